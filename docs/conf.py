@@ -1,6 +1,7 @@
 """How the documentation is built: ``sphinx-build -W --keep-going -b html docs docs/_build/html``."""
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,8 @@ sys.path[:0] = [str(ROOT), str(HERE)]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
 import gallery  # noqa: E402 - modules of this folder
-import measured  # noqa: E402
 import pictures  # noqa: E402
-import reference_pages  # noqa: E402
-import verdicts  # noqa: E402
+import write_pages  # noqa: E402
 
 import p2pkm  # noqa: E402
 
@@ -73,12 +72,31 @@ def skip_inherited(app: Any, what: str, name: str, member: Any, skip: bool, opti
     return True if name.startswith("set_") and name.endswith("_request") else None
 
 
+# Pages that only the built documentation has, after the links of a section of index.md.
+_BUILT = {"Tutorials": "gallery/index", "Reference": "ref/docstrings"}
+_TOCTREE = "\n```{{toctree}}\n:caption: {caption}\n:maxdepth: 1\n:hidden:\n\n{pages}\n```\n"
+
+
+def add_to_page(app: Any, name: str, source: list[str]) -> None:
+    """Add what plain Markdown has no words for: the navigation from lists of links, and pictures of methods."""
+    text = source[0]
+    if name == "index":
+        for caption, links in re.findall(r"^## (.+)\n\n((?:\* .+\n)+)", text, re.MULTILINE):
+            pages = [*re.findall(r"\]\(([\w/-]+)\.md\)", links), _BUILT.get(caption, "")]
+            source[0] += _TOCTREE.format(caption=caption, pages="\n".join(pages))
+    elif name == "ref/methods":
+        pages = re.findall(r"\]\((methods/[\w-]+)\.md\)", text)
+        source[0] += _TOCTREE.format(caption="Methods", pages="\n".join(pages))
+    elif name.startswith("ref/methods/"):
+        picture = f"../../_made/{name.rpartition('/')[2]}.png"
+        shown = f"![Points and centroids of six devices, and the cost ratio against the plain bytes sent]({picture})"
+        source[0] = text.replace("\n```\n", f"\n```\n\n{shown}\n", 1)
+
+
 def setup(app: Any) -> None:
     """Draw and count what the pages show."""
     app.connect("autodoc-skip-member", skip_inherited)
+    app.connect("source-read", add_to_page)
     pictures.draw_missing(HERE / "_made")
-    table = verdicts.count_verdicts(ROOT / "examples" / "reproduce" / "RESULTS.md")
-    (HERE / "_made" / "verdicts.md").write_text(table, encoding="utf-8")
-    reference_pages.write_pages(HERE)
-    measured.write_pages(HERE / "_made")
-    app.add_role("result", measured.link_value)
+    if outdated := write_pages.list_outdated():
+        raise ValueError(f"{outdated[0]} is out of date. Run python docs/write_pages.py")

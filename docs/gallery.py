@@ -16,7 +16,7 @@ study of twelve graphs, which is shown without being run: its picture stands in 
 """
 
 
-_THUMBS = {"topology_study.py": "topology_study.png", "ring_of_sixteen.py": "convergence.png"}  # these show none
+_THUMBS = {"topology_study.py": "topology_study.png"}  # it is not run
 
 
 def prepare(examples: Path, target: Path) -> Path:

@@ -1,18 +1,21 @@
-"""Measured values of the documentation: tables in docs/results/*.csv, pages made from them, and the role ``{result}``.
+"""Measured values of the documentation: rows of docs/results/*.csv, the tables made of them, and values in pages.
 
-A value in a page is written with the row that it comes from: ``{result}`1.0014 <methods-without-server.1>` ``. The role
-shows the value and links to the table; `check_values` compares it with the row.
+A value in a page is a link to its file, whose title is the row:
+``[1.0010](../results/methods.csv "methods-on-ring.1")``. To add one, write ``[?](# "methods-on-ring.1")`` and run
+docs/write_pages.py. A page shows the table of a claim between ``<!-- made: table-CLAIM -->`` and ``<!-- end -->``.
 """
 
 import csv
+import os
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 HERE = Path(__file__).parent
-ROLE = re.compile(r"\{result\}`([^`<]+?)\s*<([\w.-]+)>`")
+# Values such as "-0.95 [-0.98, -0.84]" have brackets of their own.
+VALUE = re.compile(r'\[((?:[^\[\]]|\[[^\[\]]*\])+)\]\([^()\s]* "([\w.-]+\.\w+)"\)')
 
 
 class Row(NamedTuple):
@@ -57,18 +60,16 @@ def read_results() -> dict[str, list[Row]]:
     return tables
 
 
-def write_pages(folder: Path) -> None:
-    """Write one page of tables for each file, and the list of all claims."""
-    folder.mkdir(parents=True, exist_ok=True)
-    claims = ["| claim | experiment | values | page |", "|---|---|---|---|"]
+def make_tables() -> dict[str, str]:
+    """Make the list of all claims, and the table of each claim under the name ``table-CLAIM``, in Markdown."""
+    made = {}
+    claims = ["| file | values | claims |", "|---|---|---|"]
     for name, rows in read_results().items():
-        lines = []
-        for claim, group in _by_claim(rows):
-            lines += [f"({claim})=", f"## {claim.replace('-', ' ').capitalize()}", "", f"{group[0].setting}.", ""]
-            lines += [*_make_table(group), "", _describe_origin(group[0]), ""]
-            claims.append(f"| [{claim}](#{claim}) | {group[0].setting} | {len(group)} | {name} |")
-        (folder / f"results-{name}.md").write_text("\n".join(lines), encoding="utf-8")
-    (folder / "claims.md").write_text("\n".join(claims) + "\n", encoding="utf-8")
+        groups = dict(_by_claim(rows))
+        for claim, group in groups.items():
+            made[f"table-{claim}"] = "\n".join([*_make_table(group), "", _describe_origin(name, group[0])]) + "\n"
+        claims.append(f"| [{name}]({name}.csv) | {len(rows)} | {', '.join(f'`{claim}`' for claim in groups)} |")
+    return made | {"claims": "\n".join(claims) + "\n"}
 
 
 def _by_claim(rows: list[Row]) -> Iterator[tuple[str, list[Row]]]:
@@ -89,30 +90,30 @@ def _make_table(rows: list[Row]) -> list[str]:
     return lines
 
 
-def _describe_origin(row: Row) -> str:
+def _describe_origin(name: str, row: Row) -> str:
     machine = "" if row.machine == "any" else f", {row.machine}"
-    return f"Seeds: {row.seeds}. Version {row.version}, {row.date}{machine}. `{row.command}`"
+    origin = f"Seeds: {row.seeds}. Version {row.version}, {row.date}{machine}. `{row.command}`"
+    return f"`{row.claim}` in {name}.csv. {row.setting}. {origin}"
 
 
-def check_values(text: str) -> list[str]:
-    """List the values of a page that differ from their row, or that have none."""
-    values = {row.id: row.value for rows in read_results().values() for row in rows}
-    errors = []
-    for value, name in ROLE.findall(text):
-        if name not in values:
-            errors.append(f"no row {name} in docs/results")
-        elif not re.search(rf"(?<![\w.]){re.escape(value)}(?![\w.]*\d)", values[name]):
-            errors.append(f"{name} is {values[name]}, not {value}")
-    return errors
+def write_values(text: str, page: Path) -> str:
+    """Write the measured values of a page, and their links, anew.
 
+    A page may show a part of a value, such as 45 of "45 of 68". What does not occur in its row is replaced by the value
+    of the row.
 
-def link_value(name: str, rawtext: str, text: str, lineno: int, inliner: Any, **options: Any) -> Any:
-    """Show a measured value as a link to its table; the role ``{result}``."""
-    from docutils import nodes
-    from sphinx import addnodes
+    Raises
+    ------
+    KeyError
+        If no row has the name.
+    """
+    known = {row.id: (name, row) for name, rows in read_results().items() for row in rows}
 
-    value, row = re.fullmatch(r"(.+?)\s*<([\w.-]+)>", text, re.DOTALL).groups()  # type: ignore[union-attr]
-    claim = row.rpartition(".")[0]
-    link = addnodes.pending_xref("", refdomain="std", reftype="ref", reftarget=claim, refexplicit=True, refwarn=True)
-    link += nodes.inline("", value)
-    return [link], []
+    def write(match: re.Match[str]) -> str:
+        shown, (name, row) = match[1], known[match[2]]
+        if not re.search(rf"(?<![\w.]){re.escape(shown)}(?![\w.]*\d)", row.value):
+            shown = row.value
+        place = Path(os.path.relpath(HERE / "results" / f"{name}.csv", page.parent)).as_posix()
+        return f'[{shown}]({place} "{row.id}")'
+
+    return VALUE.sub(write, text)

@@ -54,7 +54,7 @@ def draw(name: str) -> Figure:
     right.axhline(1.0, color="#8A8A8A", linewidth=0.8)
     right.set_xlim(left=0, right=1.05 * max(sent for sent, _ in trace) or 1)
     right.set(
-        xlabel="kB sent in all", ylabel="cost / central", title=f"{name}: {result.summary['ratio_mean']:.3f} at the end"
+        xlabel="kB plain", ylabel="cost / central", title=f"{name}: {result.summary['ratio_mean']:.3f} at the end"
     )
     for ax in (left, right):
         ax.title.set_fontsize(9)

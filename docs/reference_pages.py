@@ -1,22 +1,29 @@
-"""Reference pages and tables that are made from the program when the documentation is built."""
+"""Tables and pages of methods that are made from the program; docs/write_pages.py writes them."""
 
+import importlib
 import inspect
+import operator
+import pkgutil
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import p2pkm
 import topologies
 from p2pkm.channel.sampled_faults import Faults
 from p2pkm.cli.algorithms import describe
+from p2pkm.core.card import OPEN
 from p2pkm.core.option import options_of
 from p2pkm.core.spec import parameters, show
 from p2pkm.data.partition import PARTITIONS
 from p2pkm.data.sources import SOURCES
-from p2pkm.engine.run_options import RunOptions
+from p2pkm.engine.conflicts import explain_method, list_pairs
+from p2pkm.engine.run_options import METHOD_FIELDS, RunOptions
 from p2pkm.methods.init.registry import INITS
 from p2pkm.methods.registry import METHODS, find
-from p2pkm.metrics.registry import METRICS
+from p2pkm.metrics.registry import METRICS, Metric
 from p2pkm.network.link_model import PROFILES
 
 SECTIONS = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
@@ -25,71 +32,144 @@ METHOD_PAGE = """# {name}
 {summary}.
 
 ```bash
-python -m p2pkm --algorithm {name}
+{example}
 ```
-
-![Points and centroids of six devices, and the cost ratio against the bytes sent]({picture})
 
 {published}{documentation}
 """
-DOCSTRING = """```{{eval-rst}}
-.. autoclass:: {path}
-   :no-index:
-```"""
 
 
-def write_pages(folder: Path) -> None:
-    """Write the pages of methods to ref/methods, and tables that pages include to _made."""
-    made, methods = folder / "_made", folder / "ref" / "methods"
-    for path in (made, methods):
-        path.mkdir(parents=True, exist_ok=True)
-    for name in METHODS:
-        _write(methods / f"{name}.md", describe_method(name))
+def make_tables() -> dict[str, str]:
+    """Make the tables of what the program offers, in Markdown."""
     tables: dict[str, Callable[[], str]] = {
         "metrics": list_metrics,
         "methods": list_methods,
         "initializations": lambda: list_functions(INITS),
         "data": lambda: list_functions({name: source for name, source in SOURCES.items() if name != "file"}),
-        "partitions": lambda: list_functions(PARTITIONS),
+        "partitions": lambda: list_functions(PARTITIONS, _find_public_partitions()),
         "link-models": lambda: list_functions(PROFILES),
         "graphs": lambda: list_functions(topologies.FAMILIES),
         "time-varying-graphs": lambda: list_functions(topologies.TIME_VARYING),
         "gallery": list_gallery,
+        "combinations": list_combinations,
+        "method-options": list_method_options,
+        "refused-pairs": list_refused_pairs,
         "faults": lambda: list_fields(Faults),
         "config": list_options,
+        "api": list_api,
     }
-    for name, make in tables.items():
-        _write(made / f"{name}.md", make())
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file if its text has changed, so that Sphinx reads only pages that did."""
-    if not path.exists() or path.read_text("utf-8") != text:
-        path.write_text(text, encoding="utf-8")
+    return {name: make() for name, make in tables.items()}
 
 
 def describe_method(name: str) -> str:
-    """Make the page of a method: command, picture, and docstring, or a link to a method of the same class."""
+    """Make the page of a method: command, and docstring or a link to a method of the same class."""
     cls = _find_class(name)
     first = next(other for other in METHODS if _find_class(other) is cls)
-    docstring = DOCSTRING.format(path=f"{cls.__module__}.{cls.__qualname__}")
-    documentation = docstring if first == name else f"Equations and options: [{first}]({first}.md), the same class."
-    picture = f"../../_made/{name}.png"
     facts = describe(name)
-    published = f"Published defaults: `{facts['published']}\n\n".replace(" selects: ", "` selects: ", 1)
     return METHOD_PAGE.format(
         name=name,
         summary=facts["summary"].removesuffix("."),
-        picture=picture,
-        published=published if facts["published"] else "",
-        documentation=documentation,
+        example=facts["example"],
+        published=f"{_describe_published(facts['published'])}\n\n" if facts["published"] else "",
+        documentation=(
+            to_markdown(inspect.cleandoc(cls.__doc__))
+            if first == name
+            else f"Equations and options: [{first}]({first}.md), the same class."
+        ),
     )
+
+
+def _describe_published(text: str) -> str:
+    """Say which published values `defaults=paper` selects, from what the command line says about them."""
+    selected, _, source = text.removesuffix(".").partition(". Source: ")
+    command, _, values = selected.partition(" selects: ")
+    is_same = values == "the same as the defaults"
+    if source == OPEN and is_same:
+        return "The paper leaves the numbers open."
+    if source == OPEN:
+        return f"`{command}` selects {values}; the paper leaves it open."
+    if is_same:
+        return f"The defaults are the published ones ({source})."
+    return f"`{command}` selects {values}, as published ({source})."
+
+
+def to_markdown(docstring: str) -> str:
+    """Convert a docstring of numpydoc to Markdown: without its summary, errors, examples, related methods and `k`."""
+    introduction, *sections = SECTIONS.split(docstring)
+    text = [_convert_text(introduction.partition("\n\n")[2])]
+    for title, body in zip(sections[::2], sections[1::2], strict=True):
+        if title == "Parameters":
+            text.append(f"## {title}\n\n{_convert_entries(body)}")
+        elif title in ("Notes", "References"):
+            text.append(f"## {title}\n\n{_convert_text(body)}")
+    return "\n\n".join(part.strip("\n") for part in text if part.strip())
+
+
+def _convert_entries(body: str) -> str:
+    """Convert entries such as parameters: a name and its type, then indented text."""
+    entries = []
+    for head, text in re.findall(r"^(\S.*)\n((?:[ ].*\n?|\n)*)", body + "\n", re.MULTILINE):
+        name, _, kind = head.partition(" : ")
+        shown = _convert_text(inspect.cleandoc("\n" + text)).strip("\n")
+        if (name, shown) == ("k", "Number of clusters."):
+            continue
+        head = f"`{name}` ({kind})" if kind else f"`{name}`"
+        entries.append(f"* {head}: {textwrap.indent(shown, '  ').lstrip()}")
+    return "\n".join(entries)
+
+
+def _convert_text(text: str) -> str:
+    """Convert references, and indented blocks after a double colon."""
+    text = re.sub(r"(\[\d+\])_", r"\1", text)
+    text = re.sub(r"^\.\. (\[\d+\]) ((?:.*\n?)(?:[ ]{2,}.*\n?)*)", _convert_reference, text, flags=re.MULTILINE)
+    return re.sub(r"::\n\n((?:[ ]{2,}.*\n?|\n)+)", _convert_block, text)
+
+
+def _convert_reference(match: re.Match[str]) -> str:
+    return f"{match[1]} {' '.join(match[2].split())}\n\n"
+
+
+def _convert_block(match: re.Match[str]) -> str:
+    return f":\n\n```text\n{textwrap.dedent(match[1]).strip()}\n```\n\n"
 
 
 def _find_class(name: str) -> Any:
     """Find the class of a method, without the parameters that its name sets."""
     kind = find(name)
     return getattr(kind, "func", kind)
+
+
+def list_api() -> str:
+    """List the public names by the sections of ref/docstrings.md, with the first sentences of their docstrings.
+
+    Methods, and functions of graphs, data sources and partitions, are in the tables of their pages.
+    """
+    named = (*topologies.FAMILIES, *topologies.TIME_VARYING, *SOURCES, *PARTITIONS)
+    elsewhere = {name.replace("-", "_") for name in named} | {_find_class(name).__name__ for name in METHODS}
+    page = (Path(__file__).parent / "ref" / "docstrings.md").read_text("utf-8")
+    module = ""
+
+    def list_names(match: re.Match[str]) -> str:
+        nonlocal module
+        module = (re.findall(r"currentmodule:: (\S+)", match[1]) or [module])[-1]
+        names = [name for name in re.findall(r"^   ([\w.]+)$", match[1], re.MULTILINE) if name not in elsewhere]
+        rows = [(f"`{module}.{name}`", _summarize(module, name)) for name in names]
+        return make_table(("name", "summary"), rows) if rows else ""
+
+    return re.sub(
+        r"```\{eval-rst\}\n(.*?)```", list_names, page.partition("\n## ")[2].join(("## ", "")), flags=re.DOTALL
+    )
+
+
+def _summarize(module: str, name: str) -> str:
+    """Return the first sentence of the docstring of an object of a module."""
+    try:
+        found = operator.attrgetter(name)(importlib.import_module(module))
+    except AttributeError:
+        # Not for all names: importing the module topologies.gallery would replace the function of this name.
+        found = pkgutil.resolve_name(f"{module}.{name}")
+    summary = inspect.cleandoc(found.__doc__ or "").partition("\n\n")[0]
+    return " ".join(summary.split()).removesuffix(".")
 
 
 def list_methods() -> str:
@@ -101,24 +181,58 @@ def list_methods() -> str:
             "yes" if m["server"] else "no",
             m["sends"],
             m["points"],
+            f"`{_find_class(m['name']).__name__}`",
             m["summary"].rstrip("."),
         )
         for m in described
     ]
-    pages = "\n".join(f"methods/{name}" for name in METHODS)
-    table = make_table(("method", "server", "sends", "raw points", "summary"), rows)
-    return f"{table}\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
+    return make_table(("method", "server", "sends", "raw points", "class", "summary"), rows)
 
 
-def list_functions(functions: Mapping[str, Any]) -> str:
-    """List what can be named in a spec: name, summary, keys and defaults."""
+def list_combinations() -> str:
+    """List which methods can be combined with which feature; methods with equal rows share one."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for name in METHODS:
+        reasons = explain_method(find(name)(1))
+        row = tuple("no" if reason else "" for reason in reasons.values())
+        alike.setdefault(row, []).append(f"[{name}](methods/{name}.md)")
+    return make_table(("methods", *reasons), [(", ".join(names), *row) for row, names in alike.items()])
+
+
+def list_method_options() -> str:
+    """List which methods have which of the options that are parameters of methods."""
+    rows = []
+    for option in METHOD_FIELDS:
+        names = [f"[{name}](methods/{name}.md)" for name in METHODS if option in parameters(find(name))]
+        rows.append((f"`--{option.replace('_', '-')}`", ", ".join(names)))
+    return make_table(("option", "methods"), rows)
+
+
+def list_refused_pairs() -> str:
+    """List the features that exclude each other."""
+    excluded: dict[str, list[str]] = {}
+    for feature, other, _, _ in list_pairs():
+        excluded.setdefault(feature, []).append(other)
+    return make_table(
+        ("feature", "cannot be combined with"), [(one, "; ".join(others)) for one, others in excluded.items()]
+    )
+
+
+def list_functions(functions: Mapping[str, Any], documented: Mapping[str, Any] | None = None) -> str:
+    """List what can be named in a spec: name, summary, keys and defaults; summaries may be those of other functions."""
     rows = []
     for name, function in functions.items():
-        summary = inspect.cleandoc(function.__doc__ or "").split("\n\n")[0].replace("\n", " ").removesuffix(".")
+        docstring = (documented or functions)[name].__doc__
+        summary = inspect.cleandoc(docstring or "").split("\n\n")[0].replace("\n", " ").removesuffix(".")
         defaults = inspect.signature(function).parameters
         keys = ", ".join(f"`{key}={show_default(defaults[key].default)}`" for key in parameters(function))
         rows.append((f"`{name}`", summary, keys))
     return make_table(("name", "summary", "keys and defaults"), rows)
+
+
+def _find_public_partitions() -> dict[str, Any]:
+    """Find the functions for scripts: those of the registry, which read a table, have no docstrings."""
+    return {name: getattr(p2pkm.partition, name.replace("-", "_")) for name in PARTITIONS}
 
 
 def list_gallery() -> str:
@@ -142,17 +256,45 @@ def list_fields(cls: Any) -> str:
 
 def list_options() -> str:
     """List the options of a run: key in a configuration file, default, help text."""
-    rows = [
-        (f"`{name}`", show_default(getattr(RunOptions, name, None)), " ".join(option.help.split()))
-        for name, option in options_of(RunOptions).items()
-    ]
+    rows = []
+    for name, option in options_of(RunOptions).items():
+        meaning, _, default = " ".join(option.help.split()).partition(" [default: ")
+        default = default.removesuffix("]") or show_default(getattr(RunOptions, name, None))
+        rows.append((f"`{name}`", default, meaning))
     return make_table(("key", "default", "meaning"), rows)
 
 
 def list_metrics() -> str:
-    """List the metrics of a run."""
-    rows = [(f"`{m.key}`", m.label, m.meaning, m.unit, m.better, m.needs, "yes" * m.per_device) for m in METRICS]
-    return make_table(("key", "label", "meaning", "unit", "better", "needs", "per device"), rows)
+    """List the metrics of a run by what they need; those with a value for each device have an asterisk."""
+    sections: dict[str, list[Metric]] = {}
+    for m in METRICS:
+        # Test points and true labels: in the section of test points.
+        sections.setdefault(re.split(r" and | \(", m.needs)[0], []).append(m)
+    parts, others = [], []
+    for metrics in sections.values():
+        need = metrics[0].needs
+        if len(metrics) < 3:
+            others += [_describe_metric(m, "") for m in metrics]
+        else:
+            rows = make_table(("key", "meaning"), [_describe_metric(m, need) for m in metrics])
+            parts.append(f"## {f'With {need}' if need else 'Every run'}\n\n{rows}")
+    parts.append(f"## With other options or data\n\n{make_table(('key', 'meaning'), others)}")
+    return "\n".join(parts)
+
+
+def _describe_metric(m: Metric, known_need: str) -> tuple[str, str]:
+    """Return key and meaning of a metric; the meaning with label, unit and need, unless other words say them."""
+    mark = "*" if m.per_device else ""
+    better = {"lower": " ↓", "higher": " ↑"}.get(m.better, "")
+    if m.meaning.startswith(m.label):
+        meaning = f"**{m.label}**{m.meaning.removeprefix(m.label)}"
+    elif m.label == m.key.replace("_", " "):
+        meaning = m.meaning
+    else:
+        meaning = f"**{m.label}**: {m.meaning}"
+    unit = f" ({m.unit})" if m.unit and m.unit not in meaning else ""
+    need = f"; needs {m.needs}" if m.needs != known_need else ""
+    return f"`{m.key}`{mark}{better}", f"{meaning}{unit}{need}"
 
 
 def show_default(value: Any) -> str:

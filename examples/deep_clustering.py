@@ -33,7 +33,7 @@ table = p2pkm.deep_table(
 )  # fmt: skip
 print(table)
 hub, ring = (table.mean(name, "bytes_busiest") for name in ("DeepFeCA", "without a server, on a ring"))
-print(f"bytes at the busiest device: {hub / 1e6:.1f} MB with a server, {ring / 1e6:.1f} MB on a ring")
+print(f"plain bytes at the busiest device: {hub / 1e6:.1f} MB with a server, {ring / 1e6:.1f} MB on a ring")
 for against in ("bytes", "bytes_busiest"):
     save_figure(lambda against=against: plot_accuracy(table, against=against), OUT, f"accuracy_{against}")
 

@@ -32,7 +32,7 @@ say = print if connect().rank == 0 else lambda *words: None
 # %% The same four words as ever: choose, fit, predict, score. The graph is one more parameter
 pooled = KMeans(8, n_init=10, random_state=0).fit(X)
 say(f"all rows in one place: inertia {pooled.inertia_:.0f}\n")
-say(f"{'graph':28} {'inertia':>8} {'rounds':>7} {'kB sent':>8} {'ARI':>6}")
+say(f"{'graph':28} {'inertia':>8} {'rounds':>7} {'kB plain':>8} {'ARI':>6}")
 fits = {}
 for graph in ("ring", "grid", "small-world:degree=4", "star", "complete"):
     model = fits[graph] = p2pkm.P2PKMeans(8, graph=graph, coupling=3, random_state=0).fit(X, devices=site)
@@ -83,7 +83,7 @@ largest = max(gtv for *_, gtv in fits["ring"].graph_.edges(data="gtv"))
 for (name, model), above, below in zip(fits.items(), *figure.subplots(2, 5), strict=True):
     draw_rows(above, model)
     draw_graph(below, model.graph_, largest)
-    above.set_title(f"{name}\n{model.n_iter_} rounds, {model.ledger_.bytes.sum() / 1000:.0f} kB", fontsize=10)
+    above.set_title(f"{name}\n{model.n_iter_} rounds, {model.ledger_.bytes.sum() / 1000:.0f} kB plain", fontsize=10)
 if connect().rank == 0:
     figure.savefig("estimator.png", dpi=100)
     say("estimator.png: rows by common label, circles: centroids of all sites; size: rows of a site, dark: differing")

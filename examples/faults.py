@@ -27,7 +27,7 @@ from p2pkm.cli.main import main
 SEEDS = range(3)
 GRAPH = topologies.random_regular(16, degree=4, seed=0)
 METHODS = {
-    "GTVMin": p2pkm.GTVMin(16),
+    "GTVMin": p2pkm.GTVMin(16, coupling=30),
     "consensus": p2pkm.ConsensusLloyd(16),
     "push-sum": p2pkm.PushSumLloyd(16),
     "FKM, through a server": p2pkm.FKM(16),

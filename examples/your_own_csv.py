@@ -4,9 +4,10 @@ Covers
     Reading a file, devices from a column, scaling by messages, saving a run and loading it, predicting new points.
 
 Scenario
-    Six sensors measured temperature and humidity. The file stands for yours; nobody dealt it for us.
+    Six sensors measured temperature and humidity. The file stands for yours.
 
-The command line does the same: ``python -m p2pkm --data readings.csv -k 3 --scale standard --graph path``.
+The command line does the same: ``python -m p2pkm --data readings.csv -k 3 --scale standard --graph path``. The script
+writes your_own_csv.png.
 """
 
 # %% A file such as yours: two columns of measurements, one that names the sensor
@@ -30,9 +31,10 @@ np.savetxt("readings.csv", table, delimiter=",", header="temperature,humidity,de
 code = main(["--data", "readings.csv", "-k", "3", "--scale", "standard", "--graph", "path", "--out", "readings", "-q"])
 print("exit code", code, "and the folder holds", ", ".join(sorted(path.name for path in Path("readings").iterdir())))
 
-# %% What the run left behind can be read back and used
+# %% Load the run folder, predict, and draw points and centroids
 result = p2pkm.load("readings")
 print("a warm dry day belongs to cluster", result.predict([[26.0, 38.0]])[0])
+p2pkm.viz.plot_points(result).savefig("your_own_csv.png")
 
 # %% In a script: the same points, without scaling
 shards = p2pkm.Shards.deal(table[:, :2], sensor)

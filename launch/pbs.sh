@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # One run:    launch/pbs.sh --graph ring                              NOT TRIED on a PBS: treat it as a start.
 #             Options of qsub come first, then --:  launch/pbs.sh -l walltime=02:00:00 -- --graph ring
-# A study:    launch/pbs.sh -J 1-8 -- sweep STUDY.toml --out DIR      (PBS Pro, OpenPBS; Torque: -t 1-8)
-#             and once all have ended: python -m p2pkm sweep STUDY.toml --out DIR
+# A study:    launch/pbs.sh -J 1-8 -- study STUDY.toml --out DIR      (PBS Pro, OpenPBS; Torque: -t 1-8)
+#             and once all have ended: python -m p2pkm study STUDY.toml --out DIR
 # Outside of a job the script submits itself. The options of p2pkm are written into the job, quoted for the shell:
 # as variables (qsub -v) they would be cut at commas.
 #PBS -N p2pkm

@@ -1,17 +1,20 @@
 """Properties have no time limit: the first example of a file reads compiled kernels. Ctrl-C works in all children."""
 
 import gc
+import os
 import signal
 
 import pytest
 from hypothesis import settings
 
 from p2pkm.kernels import compile_ahead
-from tests.support.run_cli import MPIRUN, NO_MPIRUN
+from tests.support.run_cli import MPIRUN, NO_MPIRUN, SLEEPING_THREADS
 
 settings.register_profile("quick", deadline=None, max_examples=10)
 settings.register_profile("full", deadline=None)
 settings.load_profile("quick")
+os.environ["P2PKM_COMPILE_AHEAD"] = "0"  # tests leave no process that compiles; those of it set another value
+os.environ.update(SLEEPING_THREADS | os.environ)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it starts in the background ignore it
 
 

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from functools import partial
 
 import networkx as nx
 import numpy as np
@@ -23,6 +24,7 @@ import p2pkm
 import topologies
 from p2pkm import P2PKMeans
 from tests.support.run_cli import MPIRUN
+from tests.support.sampling import thin
 
 X, Y = p2pkm.blobs(clusters=4, points=30, sd=0.5, seed=3)
 OWNER = p2pkm.partition.dirichlet(Y, 6, alpha=0.5, seed=1)
@@ -66,7 +68,7 @@ def test_labels_inertia_and_distances_are_those_of_numpy(dtype):
 
 def test_cluster_centers_are_those_of_the_device_that_costs_least():
     with pytest.warns(ConvergenceWarning):
-        model = fitted(init="local", max_iter=1)
+        model = fitted(algorithm="gtvmin", init="local", max_iter=1)
     costs = [nearest(X, one)[1].min(axis=1).sum() for one in model.device_centers_]
     assert_array_equal(model.cluster_centers_, model.device_centers_[np.argmin(costs)])
     assert_allclose(model.inertia_, min(costs))
@@ -74,7 +76,7 @@ def test_cluster_centers_are_those_of_the_device_that_costs_least():
 
 
 def test_with_devices_every_row_asks_its_own_device():
-    model = P2PKMeans(4, graph="path", init="local", max_iter=1, random_state=0)
+    model = P2PKMeans(4, graph="path", algorithm="gtvmin", init="local", max_iter=1, random_state=0)
     with pytest.warns(ConvergenceWarning, match="max_iter=1 rounds"):
         model.fit(X, devices=OWNER)
     own = np.array([nearest(X[i : i + 1], model.device_centers_[OWNER[i]])[0][0] for i in range(len(X))])
@@ -90,11 +92,14 @@ def test_a_device_without_centroids_gives_no_label():
     assert np.isfinite(model.cluster_centers_).all()
 
 
-@pytest.mark.parametrize("algorithm", ["gtvmin", "consensus", "fkm:weighted=true"])
+@pytest.mark.parametrize("algorithm", ["gtvmin:coupling=strong", "consensus", "fkm:weighted=true"])
 def test_it_is_simulate_bit_by_bit(algorithm):
     model = P2PKMeans(4, algorithm=algorithm, max_iter=20, random_state=7)
     model.fit(X, devices=OWNER)
-    methods = {"gtvmin": p2pkm.GTVMin(4), "consensus": p2pkm.ConsensusLloyd(4, tol=1e-3)}
+    methods = {
+        "gtvmin:coupling=strong": p2pkm.GTVMin(4, coupling="strong"),
+        "consensus": p2pkm.ConsensusLloyd(4, tol=1e-3),
+    }
     method = methods.get(algorithm, p2pkm.FKM(4, weighted=True))
     shards, graph = p2pkm.Shards.deal(X, OWNER, devices=6), None if "fkm" in algorithm else topologies.ring(6)
     result = p2pkm.simulate(method, graph, shards, rounds=20, seed=7, baselines=False)
@@ -125,7 +130,7 @@ GRAPHS = {
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # where links change it moves on
-@pytest.mark.parametrize(("graph", "devices"), GRAPHS.values(), ids=GRAPHS.keys())
+@pytest.mark.parametrize(("graph", "devices"), thin(GRAPHS.values(), 2), ids=GRAPHS.keys())
 def test_graphs_of_every_kind(graph, devices):
     model = fitted(graph=graph)
     assert len(model.device_centers_) == model.graph_.number_of_nodes() == devices
@@ -142,15 +147,17 @@ def test_the_number_of_devices():
 
 
 def test_random_states():
-    first = fitted(random_state=3).device_centers_
-    assert_array_equal(first, fitted(random_state=np.int64(3)).device_centers_)
-    assert np.any(first != fitted(random_state=4).device_centers_)
+    # Some methods find the same centroids from most seeds.
+    fit = partial(fitted, algorithm="tracking")
+    first = fit(random_state=3).device_centers_
+    assert_array_equal(first, fit(random_state=np.int64(3)).device_centers_)
+    assert np.any(first != fit(random_state=4).device_centers_)
     for make in (np.random.RandomState, np.random.default_rng):
         state = make(3)
-        again = fitted(random_state=make(3)).device_centers_
-        assert_array_equal(fitted(random_state=state).device_centers_, again)
-        assert np.any(fitted(random_state=state).device_centers_ != again)  # it has moved on
-    assert np.any(fitted(random_state=None).device_centers_ != fitted(random_state=None).device_centers_)
+        again = fit(random_state=make(3)).device_centers_
+        assert_array_equal(fit(random_state=state).device_centers_, again)
+        assert np.any(fit(random_state=state).device_centers_ != again)  # it has moved on
+    assert np.any(fit(random_state=None).device_centers_ != fit(random_state=None).device_centers_)
 
 
 def test_rows_of_weight_zero_are_absent_and_weights_count():
@@ -226,8 +233,8 @@ def test_user_mistakes_are_value_errors_that_say_so(options, message):
         ([0, 1], "whole numbers from 0"),
         (["a"] * 120, "devices"),
         ([0.5] * 120, "whole numbers from 0 or names"),
-        ([0.5] * 60 + [None] * 60, "whole numbers from 0 or names"),
-        ([-1] * 120, "devices has 1 different values; expected 6, as n_devices"),
+        ([0.5] * 60 + [None] * 60, r"devices are missing at row 60 \(counted from 0\), in 60 of 120 rows"),
+        ([-1] * 120, "devices are numbers below 0, such as -1, at 120 of 120 rows .*; expected numbers from 0, or"),
         ([9] * 120, "devices has 1 different values; expected 6, as n_devices"),
     ],
 )
@@ -250,7 +257,7 @@ def test_a_spec_goes_before_the_defaults_of_the_other_parameters():
 
 def test_convergence_is_missed_only_where_a_method_looks_for_it():
     with pytest.warns(ConvergenceWarning, match="gtvmin did not converge within max_iter=1 rounds"):
-        fitted(init="local", max_iter=1)
+        fitted(algorithm="gtvmin", init="local", max_iter=1)
     assert fitted(algorithm="fkm:defaults=paper", max_iter=3).n_iter_ == 3  # runs its rounds
     assert fitted(algorithm="kfed").n_iter_ == 1
 
@@ -301,7 +308,7 @@ def test_pickle_round_trip():
     assert copied.history_ == model.history_
 
 
-@pytest.mark.parametrize("graph", ["ring", "star", "small-world", "complete"])
+@pytest.mark.parametrize("graph", thin(["ring", "star", "small-world", "complete"], 2))
 def test_as_good_as_central_k_means_on_blobs(graph):
     central = KMeans(4, n_init=10, random_state=0).fit(X)
     model = fitted(graph=graph)
@@ -396,7 +403,7 @@ KINDS_OF_CODES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("codes", KINDS_OF_CODES, ids=str)
+@pytest.mark.parametrize("codes", thin(KINDS_OF_CODES, 3), ids=str)
 def test_site_codes_of_any_kind_are_names(codes):
     model = P2PKMeans(4, random_state=0).fit(X, devices=codes[OWNER])
     names = model.device_names_.tolist()
@@ -453,7 +460,7 @@ def test_devices_whose_rows_do_not_count_remain_devices():
     assert len(model.device_centers_) == 6
 
 
-@pytest.mark.parametrize("method", ["fit", "fit_predict", "fit_transform"])
+@pytest.mark.parametrize("method", thin(["fit", "fit_predict", "fit_transform"], 3))
 @pytest.mark.parametrize("y", [OWNER, SITES[OWNER], SITES[OWNER].astype(object)])
 def test_devices_in_the_place_of_y_are_noticed(method, y):
     with pytest.warns(UserWarning, match="6 values are the devices of the rows, pass them as devices="):
@@ -557,8 +564,8 @@ def test_a_scaler_that_learns_by_messages():
     assert_allclose(scaler.transform(far), central.transform(far))
     assert_allclose(scaler.inverse_transform(scaler.transform(far)), far)
     assert scaler.device_names_.tolist() == sorted(SITES)
-    edges, rows = 2 * 6, 6  # on a ring of six every table goes once over every link each way, to all but its origin
-    assert scaler.bytes_ % (8 * 5) == 0 and edges <= scaler.messages_ and scaler.bytes_ >= 8 * 5 * rows * (rows - 1)
+    # up the five links of a tree go weight, means and squared deviations, down go means and deviations
+    assert (scaler.messages_, scaler.bytes_) == (2 * 5, 8 * 5 * (1 + 2 * 2) + 8 * 5 * (2 * 2))
 
 
 def test_a_pipeline_that_scales_by_messages_is_a_run_that_does():

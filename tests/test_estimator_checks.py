@@ -14,8 +14,16 @@ FAILING = {
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:y is ignored:UserWarning")  # the checks give classes, which devices might be
-@parametrize_with_checks([p2pkm.P2PKMeans()], expected_failed_checks=lambda estimator: FAILING)
+@parametrize_with_checks([p2pkm.P2PKMeans(n_devices=2)], expected_failed_checks=lambda estimator: FAILING)
 def test_scikit_learn_finds_nothing_to_object_to(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:y is ignored:UserWarning")
+@parametrize_with_checks([p2pkm.P2PKMeans()], expected_failed_checks=lambda estimator: FAILING)
+def test_nor_with_the_default_parameters(estimator, check):
     check(estimator)
 
 

@@ -1,9 +1,7 @@
 """The figures of README and documentation: one script makes them all, and sees what has changed."""
 
 import importlib.util
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -26,15 +24,14 @@ def figures():
 
 
 def test_every_figure_of_the_documents_is_made_by_the_script(figures):
-    pages = [*PAGES, *(ROOT / "docs" / "results" / "log").glob("*.md")]
-    shown = {
-        name for page in pages for name in re.findall(r"\]\((?:docs/|(?:\.\./)+)?(\w+\.png)\)", page.read_text("utf-8"))
-    }
-    assert shown == set(figures.FIGURES) == {path.name for path in (ROOT / "docs").glob("*.png")}
+    link = re.compile(r"\]\((?:docs/|(?:\.\./)+)?(\w+\.(?:png|gif))\)")
+    shown = {name for page in PAGES for name in link.findall(page.read_text("utf-8"))}
+    made = {path.name for path in (ROOT / "docs").iterdir() if path.suffix in (".png", ".gif")}
+    assert shown == set(figures.FIGURES) == made
 
 
 def test_the_commands_stand_in_the_documents(figures):
-    text = "".join(path.read_text("utf-8") for path in (*PAGES, *(ROOT / "docs" / "results" / "log").glob("*.md")))
+    text = "".join(path.read_text("utf-8") for path in PAGES)
     text = re.sub(r" *\\\n *", " ", text)
     for command, _, _ in figures.FIGURES.values():
         assert command.removeprefix("python ") in text, command
@@ -61,20 +58,18 @@ def test_what_counts_as_a_change(figures, tmp_path):
     )
 
 
-def test_the_table_of_the_readme_is_that_of_its_script():
-    spec = importlib.util.spec_from_file_location("readme_table", ROOT / "docs" / "readme_table.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    table = (ROOT / "README.md").read_text("utf-8").split("| method |")[1].split("\n\n")[0]
-    rows = [line.split(" | ") for line in table.splitlines()[2:]]
-    assert [row[0].strip("| ") for row in rows] == list(module.METHODS)
-    assert "python docs/readme_table.py" in (ROOT / "README.md").read_text("utf-8")
+def test_tables_and_figure_of_the_readme_have_the_numbers_of_the_rankings(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT / "docs"), *sys.path])
+    import front_page
 
-
-@pytest.mark.slow
-def test_the_table_of_the_readme_is_measured():
-    made = subprocess.run(
-        [sys.executable, ROOT / "docs" / "readme_table.py"], capture_output=True, text=True, check=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    ).stdout  # fmt: skip
-    assert made in (ROOT / "README.md").read_text("utf-8")
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert all(table in text for table in front_page.make_tables().values())
+    page = (ROOT / "docs/results/personal.md").read_text("utf-8")
+    (line,) = re.findall(r"^ *\d+  gtvmin:coupling=links  .*$", page, re.MULTILINE)
+    row = front_page.read_ranking("personal.md")["gtvmin:coupling=links"]
+    assert line.split()[1:] == " ".join(row.values()).split()
+    costs = front_page.read_families("personal.md")
+    for entry, cells in re.findall(r"^\| `([^`]+)` \| (.*) \|$", page, re.MULTILINE):
+        assert [f"{cost:.3f}" for cost in costs[entry]] == re.findall(r"(\d\.\d+) /", cells)
+    with pytest.raises(ValueError, match=r"speed\.md has no ranking"):
+        front_page.read_ranking("speed.md")

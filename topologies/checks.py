@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 from topologies.csr_graph import CSRGraph, sources
 from topologies.errors import GraphError
-from topologies.validation import UNDIRECTED, Graph, is_weight, require_integer
+from topologies.validation import (
+    LARGEST_WEIGHT,
+    LEAST_WEIGHT,
+    LOOPS,
+    PARALLEL,
+    UNDIRECTED,
+    Graph,
+    check_weight,
+    check_weight_ratio,
+    require_integer,
+)
 
 if TYPE_CHECKING:
     from topologies.csr_graph import Floats, Integers
@@ -55,19 +65,21 @@ def _check_networkx(graph: Graph) -> None:
         )
     if graph.is_directed():
         raise GraphError(f"the graph is directed; {UNDIRECTED}, for example graph.to_undirected()")
+    if not len(graph):
+        raise GraphError("the graph has no nodes; expected at least one, as in topologies.build('ring', 8)")
     # networkx lists parallel links from the same end, so (u, v) alone identifies them.
     seen: set[tuple[object, object]] = set()
+    low, high = LARGEST_WEIGHT, LEAST_WEIGHT
     for u, v, weight in graph.edges(data="weight", default=1):
         if u == v:
-            raise GraphError(f"node {u!r} has a link to itself. Remove it: graph.remove_edge({u!r}, {u!r})")
+            raise GraphError(f"node {u!r} has a link to itself. {LOOPS}")
         if (u, v) in seen:
-            raise GraphError(
-                f"nodes {u!r} and {v!r} are linked more than once. Keep one link, for example by networkx.Graph(graph)"
-            )
+            raise GraphError(f"nodes {u!r} and {v!r} are linked more than once. {PARALLEL}")
         if graph.is_multigraph():
             seen.add((u, v))
-        if not is_weight(weight):
-            raise GraphError(f"the weight of link {u!r} - {v!r} is {weight!r}; expected a finite number above 0")
+        check_weight(weight, f"link {u!r} - {v!r}")
+        low, high = min(low, float(weight)), max(high, float(weight))
+    check_weight_ratio(low, high)
 
 
 def _check_csr(graph: CSRGraph) -> None:
@@ -75,9 +87,10 @@ def _check_csr(graph: CSRGraph) -> None:
     import numpy as np
 
     n = len(graph)
+    check_arrays(graph)
     indptr = np.asarray(graph.indptr)
     indices = np.asarray(graph.indices)
-    if n < 1 or indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
+    if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
         raise GraphError(
             f"indptr does not divide the {len(indices)} indices into devices; expected ascending numbers from 0 to "
             f"{len(indices)}"
@@ -96,6 +109,30 @@ def _check_csr(graph: CSRGraph) -> None:
     _check_symmetry(n, indptr, indices, graph.weights)
 
 
+def check_arrays(graph: CSRGraph) -> None:
+    """Check that a graph has devices, and that all weights are valid; the links are not checked.
+
+    Raises
+    ------
+    GraphError
+        If a check fails.
+    """
+    import numpy as np
+
+    if not len(graph):
+        raise GraphError("the graph has no devices; expected at least one, as in topologies.build('ring', 8)")
+    if graph.weights is None:
+        return
+    values = np.asarray(graph.weights)
+    if not (np.isfinite(values) & (values > 0)).all():
+        raise GraphError("a weight is not a finite number above 0. Correct it, or remove its link")
+    if values.size:
+        low, high = float(values.min()), float(values.max())
+        check_weight(low, "a link")
+        check_weight(high, "a link")
+        check_weight_ratio(low, high)
+
+
 def _check_symmetry(n: int, indptr: Integers, indices: Integers, weights: Floats | None) -> None:
     """Check the weights, and that links and weights are the same at both ends."""
     import numpy as np
@@ -103,8 +140,6 @@ def _check_symmetry(n: int, indptr: Integers, indices: Integers, weights: Floats
     values = np.ones(len(indices), np.int8) if weights is None else np.asarray(weights)
     if values.shape != indices.shape:
         raise GraphError(f"the number of weights is {values.size}; expected {indices.size}, one for each index")
-    if not (np.isfinite(values) & (values > 0)).all():
-        raise GraphError("a weight is not a finite number above 0. Correct it, or remove its link")
     transposed_indptr, transposed_indices, transposed_values = _transpose(n, indptr, indices, values)
     if (transposed_indptr != indptr).any() or (transposed_indices != indices).any():
         raise GraphError(f"a link is listed at one of its ends only; {UNDIRECTED}: list it at both")

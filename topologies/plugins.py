@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from topologies.errors import GraphError
 
@@ -23,7 +23,19 @@ class PluginError(GraphError):
     """
 
 
-def extend(builtin: Mapping[str, Any], group: str, spec: str | None) -> dict[str, Callable[..., Any]]:
+class Signature(NamedTuple):
+    """Arguments with which the functions of a group of entry points are called, and the page that describes them."""
+
+    arguments: tuple[str, ...]
+    page: str
+
+
+OF_GRAPHS = Signature(("n",), "docs/howto/package-a-plugin.md")
+
+
+def extend(
+    builtin: Mapping[str, Any], group: str, spec: str | None, signature: Signature | None = None
+) -> dict[str, Callable[..., Any]]:
     """Extend built-in entries by those of other packages, unless the specification names a built-in entry.
 
     Parameters
@@ -34,11 +46,13 @@ def extend(builtin: Mapping[str, Any], group: str, spec: str | None) -> dict[str
     spec : str or None
         ``NAME`` or ``NAME:key=value,...``: the plug-in with this name is imported. Each other plug-in is represented by
         a function without arguments that imports it. None: no plug-in is imported.
+    signature : Signature, optional
+        Of the functions of this group; None: they are checked elsewhere.
 
     Raises
     ------
     PluginError
-        If the named plug-in cannot be imported, or if a name is not unique.
+        If the named plug-in cannot be imported or is not such a function, or if a name is not unique.
     """
     entries = dict(builtin)
     requested = _normalize((spec or "").partition(":")[0])
@@ -54,7 +68,7 @@ def extend(builtin: Mapping[str, Any], group: str, spec: str | None) -> dict[str
             raise PluginError(
                 f"{_origin(point)} has the name of one that is {other}. Rename it or uninstall the package"
             )
-        entries[name] = _load(point) if name == requested else partial(_load, point)
+        entries[name] = _load(point, signature) if name == requested else partial(_load, point, signature)
     return entries
 
 
@@ -62,14 +76,29 @@ def _normalize(name: str) -> str:
     return name.strip().replace("_", "-").lower()
 
 
-def _load(point: "EntryPoint") -> Any:
+def _load(point: "EntryPoint", signature: Signature | None) -> Any:
     try:
-        return point.load()
+        loaded = point.load()
     except Exception as error:
         # Modules of other packages may raise any exception.
         raise PluginError(
             f"{_origin(point)} cannot be imported: {type(error).__name__}: {error}. Repair or uninstall the package"
         ) from error
+
+    if signature is not None:
+        _check_signature(loaded, point, signature)
+    return loaded
+
+
+def _check_signature(function: Any, point: "EntryPoint", signature: Signature) -> None:
+    """Reject a value that is not a function, and a function that does not take the arguments of its group."""
+    import inspect
+
+    try:
+        inspect.signature(function).bind(*signature.arguments)
+    except (TypeError, ValueError) as error:
+        expected = f"expected a function of {' and '.join(signature.arguments)}"
+        raise PluginError(f"{_origin(point)} is {function!r}; {expected}: {error}. See {signature.page}") from None
 
 
 def _origin(point: "EntryPoint") -> str:

@@ -29,7 +29,7 @@ from topologies.families.textbook import (
     wheel,
 )
 from topologies.gallery_entries import read_recipe
-from topologies.plugins import GRAPHS, extend
+from topologies.plugins import GRAPHS, OF_GRAPHS, extend
 from topologies.time_varying.deterministic import (
     hyper_hypercube,
     inner_outer_exponential,
@@ -217,7 +217,7 @@ def build(name: str, n: int | None = None, *, light: bool | None = None, **optio
     (20, 40)
     """
     key = str(name).replace("_", "-").lower()
-    families = extend({**FAMILIES, **TIME_VARYING}, GRAPHS, key)
+    families = extend({**FAMILIES, **TIME_VARYING}, GRAPHS, key, OF_GRAPHS)
     if key not in families:
         raise GraphError(f"unknown graph {name!r}. {_nearest(key, families)}")
     known = families[key].__kwdefaults__ or {}

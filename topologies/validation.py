@@ -15,13 +15,21 @@ else:
     Graph = Any  # networkx is imported only when a graph is built; the annotation must still resolve
 
 NAMES = ("name", "label")  # node attributes that name devices, in order of preference
+# Remedies, with the keys of a file and of `topologies.read`.
+PARALLEL = (
+    "Merge such links: parallel=sum adds their weights and bandwidths, parallel=first keeps the first one, as in "
+    "file:PATH,parallel=sum or topologies.read(graph, parallel='sum')"
+)
+LOOPS = "Remove it, or all such links: file:PATH,loops=drop or topologies.read(graph, loops='drop')"
 UNDIRECTED = "the penalty between neighbors is symmetric. Make it undirected"
+# Range of weights, whose squares float64 holds, and largest ratio, at which a sum of both keeps four digits of each.
+LEAST_WEIGHT, LARGEST_WEIGHT, WEIGHT_RATIO = 1e-100, 1e100, 1e12
 INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,4000}(?:\.[0-9]{1,4000})?")
 _DIGITS = re.compile(r"([0-9]+)")
 
 
-def is_weight(value: object) -> bool:
+def is_positive(value: object) -> bool:
     """Return whether a value is a finite number above 0; bool is not a number here."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
@@ -30,6 +38,27 @@ def is_weight(value: object) -> bool:
     except OverflowError:
         # An int that is too large for a float.
         return False
+
+
+def check_weight(value: object, where: str) -> None:
+    """Check that a value is a number whose sums and products neither overflow nor underflow."""
+    if not isinstance(value, Real) or not is_positive(value):
+        raise GraphError(f"the weight of {where} is {value!r}; expected a finite number above 0")
+    if not LEAST_WEIGHT <= float(value) <= LARGEST_WEIGHT:
+        raise GraphError(
+            f"the weight of {where} is {value!r}; expected from {LEAST_WEIGHT:g} to {LARGEST_WEIGHT:g}: multiply all "
+            "weights by a constant, or remove the link"
+        )
+
+
+def check_weight_ratio(low: float, high: float) -> None:
+    """Check that the smallest weight is not lost when it is added to the largest one."""
+    if high > WEIGHT_RATIO * low:
+        raise GraphError(
+            f"the weights of the links reach from {low:g} to {high:g}; expected a ratio of at most {WEIGHT_RATIO:g}: "
+            "above, sums of weights lose the digits of the smallest. Correct the weights, or remove the links whose "
+            "weights are negligible"
+        )
 
 
 def sort_nodes(graph: Graph) -> list[Any]:
@@ -106,12 +135,13 @@ def name_nodes(graph: Graph) -> dict[Any, str] | None:
         if not all(isinstance(node, (str, int)) for node in graph):
             return None
         names = {node: str(node) for node in graph}
-    composed = {node: _compose(name) for node, name in names.items()}
+    composed = {node: compose(name) for node, name in names.items()}
     names = composed if len(set(composed.values())) == len(names) else names
     return names if are_names(list(names.values())) else None
 
 
-def _compose(name: str) -> str:
+def compose(name: str) -> str:
+    """Compose letters and accents (Unicode normalization form C), as in the names of nodes."""
     if name.isascii():
         return name
     from unicodedata import normalize

@@ -20,7 +20,7 @@ import topologies
 from p2pkm.viz import plot_accuracy
 
 SPLITS = {"IID": "iid", "0.3, by class": "dirichlet:alpha=0.3", "0.1, by class": "dirichlet:alpha=0.1"}
-SHAPES = "shapes:points=200,side=16,noise=0.05,contrast=0.8"  # chosen on the pooled form, docs/results/log/deep.md
+SHAPES = "shapes:points=200,side=16,noise=0.05,contrast=0.8"  # chosen on the pooled form
 SERVERS = {"DeepFeCA": "feca", "M-Avg": "mavg", "k-FED": "kfed", "FFCM v1": "ffcm1", "FFCM v2": "ffcm2"}
 CONTROLS = ("raw pixels", "PCA", "untrained body", "none", "central", "pooled")
 ALONE = {"raw pixels", "PCA", "untrained body", "pooled"}  # the same for every split

@@ -6,7 +6,7 @@ is bit-identical on any number of ranks.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -20,7 +20,6 @@ from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import check_integer
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.init.pipelines import Stage, find_method_stage
-from p2pkm.methods.registry import suggest_methods
 from p2pkm.network.graph import Topology
 from p2pkm.network.transport import Network
 
@@ -151,10 +150,8 @@ class ByzantineMessages(PlacedOnGraph, Transform):
         Whether the devices send wrong tables in the initial exchange of the current stage only.
     content : MessageContent
         Content of the messages of the current stage.
-    method_started : list of bool
-        Not empty once the method has begun; a list, because the copies for the stages share it. It is not part of
-        checkpoints: after a resume the stage of the checkpoint begins again, and a stage between two stages of the
-        method sends wrong tables in its initial exchange only.
+    method_started : bool
+        Whether the method has begun.
     """
 
     spec: Byzantine
@@ -165,11 +162,12 @@ class ByzantineMessages(PlacedOnGraph, Transform):
     mean: Floats = field(default_factory=lambda: np.zeros(0))
     initial_exchange_only: bool = False
     content: MessageContent = MessageContent.CENTROIDS
-    method_started: list[bool] = field(default_factory=list)
+    method_started: bool = False
 
     name: ClassVar[str] = "byzantine"
     order: ClassVar[Order] = Order.REPLACE
     option: ClassVar[str] = "byzantine"
+    prepared: ClassVar[tuple[str, ...]] = ("method", "low", "high", "mean", "content")
 
     def __post_init__(self) -> None:
         """Exclude the Byzantine devices from scores."""
@@ -185,16 +183,6 @@ class ByzantineMessages(PlacedOnGraph, Transform):
     def disturbs(cls, settings: Settings) -> bool:
         """Check whether there is any Byzantine device."""
         return settings["spec"].count > 0
-
-    @classmethod
-    def check(cls, settings: Settings, algorithm: Any) -> None:
-        """Validate that the messages of the method contain rows that can be replaced."""
-        if not _is_replaceable(algorithm.traits):
-            raise ExperimentError(
-                f"--byzantine {settings['spec']} cannot be combined with {algorithm.name}: the method sends nothing "
-                "that a Byzantine device could replace by other centroids. Remove --byzantine, or use "
-                f"{suggest_methods(lambda other: _is_replaceable(other.traits))}"
-            )
 
     @classmethod
     def place(
@@ -218,18 +206,18 @@ class ByzantineMessages(PlacedOnGraph, Transform):
         self.low, self.high, self.mean = convert_box(_measure(devices, network), method.traits.normalization)
 
     def begin(self, stage: Stage, *, closing: bool) -> "ByzantineMessages | None":
-        """Return the transform of a stage, None if all devices are honest in it; see also `is_active`."""
+        """Prepare a stage; None if all devices are honest in it; see also `is_active`."""
         is_method, traits = isinstance(stage.algorithm, self.method), stage.algorithm.traits
-        if not _is_replaceable(traits) or not len(self.ids):
+        if not is_replaceable(traits) or not len(self.ids):
             return None
-        if is_method:
-            self.method_started.append(True)
-        return replace(self, initial_exchange_only=not is_method, content=traits.message_content)
+        self.method_started = self.method_started or is_method
+        self.initial_exchange_only, self.content = not is_method, traits.message_content
+        return self
 
     @property
     def is_active(self) -> bool:
         """Whether wrong tables are sent: once the method has begun, or from the first stage on."""
-        return bool(self.method_started) or self.spec.stages == "all"
+        return self.method_started or self.spec.stages == "all"
 
     def figures(self, network: Network) -> dict[str, Any]:
         """Return the spec for the summary."""
@@ -313,7 +301,7 @@ def convert_box(box: Floats, normalization: str | tuple[float, float]) -> Floats
     return (box - low) / np.where(high > low, high - low, 1.0)
 
 
-def _is_replaceable(traits: MethodTraits) -> bool:
+def is_replaceable(traits: MethodTraits) -> bool:
     """Check whether rows are centroids or sums that can be replaced, and the method tolerates wrong ones."""
     closed = (MessageContent.OTHER, MessageContent.KEYED_POINTS)
     return not traits.needs_honest_messages and traits.message_content not in closed

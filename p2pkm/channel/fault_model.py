@@ -10,7 +10,6 @@ from p2pkm.channel.sampled_faults import Faults, SampledFaults
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.json_lines import MOST
-from p2pkm.methods.registry import suggest_methods
 from p2pkm.network.graph import Topology
 
 
@@ -147,40 +146,6 @@ def record_faults(faults: FaultModel | None, topology: Topology, rounds: int, tu
                 "--rounds"
             )
     return FaultTrace(np.concatenate(recorded), faults.stages)
-
-
-def check_faults(algorithm: Any, *, device_faults_only: bool) -> None:
-    """Validate that a method tolerates faults.
-
-    Parameters
-    ----------
-    algorithm : Algorithm or ServerMethod
-    device_faults_only : bool
-        Whether only devices fail.
-
-    Raises
-    ------
-    ExperimentError
-        If the method uses over-relaxation, or requires reliable messages.
-    """
-    relaxation = algorithm.traits.relaxation
-    if relaxation is not None and relaxation > 1.0:
-        raise ExperimentError(
-            f"relaxation is {relaxation:g}; expected at most 1 with --faults: over-relaxation on old tables diverges. "
-            "Reduce relaxation, or remove --faults"
-        )
-    reason, tolerates_absence = algorithm.traits.needs_reliable_links, algorithm.traits.tolerates_absence
-    if not reason or (tolerates_absence and device_faults_only):
-        return
-    suggestion = suggest_methods(lambda method: not method.traits.needs_reliable_links)
-    if tolerates_absence:
-        raise ExperimentError(
-            f"method {algorithm.name!r} supports only faults of devices (dropout, late_join, straggler; in a trace "
-            f"away and asleep): it {reason}. Remove the other faults, or use {suggestion}"
-        )
-    raise ExperimentError(
-        f"--faults cannot be combined with {algorithm.name}: the method {reason}. Remove --faults, or use {suggestion}"
-    )
 
 
 def find_sorted(ascending: Integers, requested: Integers) -> tuple[Integers, Any]:

@@ -1,7 +1,7 @@
 """Fault traces: lists of fault events by round, read from and written to lines of JSON.
 
-Each line is one event; docs/ref/faults.md lists the kinds with their keys. An event lasts from its round on for the
-number of rounds in its key "rounds".
+Each line is one event; docs/howto/time-and-faults.md lists the kinds with their keys. An event lasts from its round on
+for the number of rounds in its key "rounds".
 """
 
 import json

@@ -12,25 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from p2pkm.channel.fault_model import (
-    FaultModel,
-    build_fault_model,
-    check_faults,
-    find_sorted,
-    rebuild_fault_model,
-)
-from p2pkm.channel.fault_trace import AWAY, KIND, LINK, ROUNDS, A, B
+from p2pkm.channel.availability import Availability
+from p2pkm.channel.fault_model import FaultModel, build_fault_model, rebuild_fault_model
 from p2pkm.channel.stale_policy import StalePolicy
-from p2pkm.channel.transform import (
-    Condition,
-    Order,
-    PlacedOnGraph,
-    Reasons,
-    ReshapesMethod,
-    RunScope,
-    Settings,
-    Transform,
-)
+from p2pkm.channel.transform import Order, PlacedOnGraph, ReshapesMethod, RunScope, SavesItself, Settings, Transform
 from p2pkm.core.batch import Devices, Integers, Mask
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox, RaggedArray
@@ -45,7 +30,7 @@ from p2pkm.network.transport import Network
 _NEVER = np.iinfo(np.int64).max
 
 
-class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
+class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
     """Faults of a run on one rank: the `DelayModel` of each stage that they affect.
 
     Rounds of the fault model are numbered over all stages; the initial exchange of a stage is a round, too.
@@ -73,16 +58,13 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
     order: ClassVar[Order] = Order.DELIVER
     option: ClassVar[str] = "faults"
     delays: ClassVar[bool] = True
-    incompatible_with: ClassVar[Reasons] = {
-        Condition.LINK_MODEL: "the simulated time does not include faults",
-    }
     # A delayed message is unchanged. Claims of descent depend on `Devices.has_stale_links` instead.
     alters = False
 
     @classmethod
     def configure(cls, options: Settings) -> Settings | None:
         """Read the options `faults` and `stale_policy`."""
-        faults, stale = (options.get(name) for name in ("faults", "stale_policy"))
+        faults, stale = options.get("faults"), StalePolicy.of(options.get("stale_policy"))
         if faults is None:
             if stale is not None:
                 raise ExperimentError(
@@ -90,12 +72,6 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
                 )
             return None
         return None if faults.empty else {"options": faults, "stale": stale or StalePolicy.keep()}
-
-    @classmethod
-    def check(cls, settings: Settings, algorithm: Any) -> None:
-        """Validate that the method tolerates the faults; called again when a trace has been read."""
-        faults = settings.get("faults", settings["options"])
-        check_faults(algorithm, device_faults_only=faults.device_faults_only)
 
     @classmethod
     def place(
@@ -123,8 +99,10 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
     def __init__(self, faults: FaultModel, stale: StalePolicy, topology: Topology, placement: LocalSubgraph) -> None:
         n = topology.n
         self.exposes = faults.stages == "all"
-        self._faults = faults
-        self._age = stale.age
+        self._ignored_events = faults.ignored_events
+        self._max_delay = faults.max_delay
+        self._stale = stale.place(topology.indices, topology.sources)
+        self._age = self._stale.age
         self._n = n
         self._clients = topology.clients
         self._ids = placement.ids
@@ -135,14 +113,9 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
         # A local edge is a link seen from its receiver, a local device.
         self._source = placement.indices
         self._target = placement.ids[self._receivers]
-        # Keys of the local edges for `find_sorted`, ascending.
-        self._edge_keys = self._target * n + self._source
-        # Round of the fault model, its round at the start of the stage, and the turn of the next exchange.
-        self._round, self._first, self._turn = -1, 0, 0
-        # Rounds in which each device of the system is available again, and is not a straggler any more.
-        self._until = np.zeros((2, n), np.int64)
-        # Round in which each local edge works again.
-        self._down = np.zeros(len(self._source), np.int64)
+        self._availability = Availability(faults, n, self._source, self._target)
+        # Round of the fault model at the start of the stage, and the turn of the next exchange.
+        self._first, self._turn = 0, 0
         # Messages to each local device that were lost.
         self._losses = np.zeros(len(placement.ids), np.int64)
         self.bound = self.unavailable_total = self.rounds = 0
@@ -180,8 +153,8 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
                 f"faults affect {method_stage.name}, not the stages {around} it ({unaffected}); stages=all affects "
                 "them, too"
             )
-        if self._faults.ignored_events:
-            count = f"{self._faults.ignored_events:,} events of the fault trace"
+        if self._ignored_events:
+            count = f"{self._ignored_events:,} events of the fault trace"
             notes.append(f"{count} are about links or a server that are not in the graph")
         return notes
 
@@ -194,8 +167,8 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
         # Tables that a device sends in a round: one per turn if all act in every turn, otherwise one when it acts, and
         # one at the end of the round if the links change.
         tables = schedule.length if schedule.is_synchronous else 2
-        self.bound = self._age + self._faults.max_delay * tables if self._age else 0
-        self._first = self._round + 1
+        self.bound = self._age + self._max_delay * tables if self._age else 0
+        self._first = self._availability.round + 1
         self._network = network
         self._not_converged = 0
         self._clear()
@@ -207,24 +180,15 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
     def start_round(self, stage_round: int) -> None:
         """Start a round of the stage, unless it has started: apply the faults that begin in it."""
         t = self._first + stage_round
-        if t == self._round:
+        if t == self._availability.round:
             return
-        self._round, n = t, self._n
-        events = self._faults.begin(t)
-        devices = events[events[:, KIND] < LINK]
-        np.maximum.at(self._until, ((devices[:, KIND] != AWAY).astype(np.int64), devices[:, A]), t + devices[:, ROUNDS])
-        links = events[events[:, KIND] == LINK]
-        # A link failure concerns both directions.
-        for first, second in ((A, B), (B, A)):
-            edge, is_local = find_sorted(self._edge_keys, links[:, first] * n + links[:, second])
-            np.maximum.at(self._down, edge, t + links[is_local, ROUNDS])
-        # Unavailable devices of the system, without stragglers.
-        self._absent = self._until[0] > t
-        self.inactive = (self._absent | (self._until[1] > t))[self._ids]
+        self._availability.start_round(t)
+        self.inactive = self._availability.inactive[self._ids]
         # Initial exchanges do not count as rounds of the summary metric.
         if stage_round:
             self.rounds += 1
-            self.unavailable_total += int(np.count_nonzero(self._absent[: self._clients]))
+            # Devices of the system, without stragglers and server.
+            self.unavailable_total += int(np.count_nonzero(self._availability.absent[: self._clients]))
 
     def hold_unread(self) -> None:
         """Keep tables that arrived at a device that does not act marked as fresh until it acts."""
@@ -237,7 +201,7 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
 
     def receive(self, tables: SentTables) -> ReceivedTables:
         """Return the table that is received over each local edge after an exchange."""
-        sending, t = tables.rows >= 0, self._round
+        sending, t = tables.rows >= 0, self._availability.round
         self._count += sending
         number, sent = self._count[self._senders], sending[self._senders]
         sent = sent if tables.open_edges is None else sent & tables.open_edges
@@ -250,17 +214,17 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
         self._held = np.maximum(held, arrived)
         is_new = self._held > held
         # A table is outdated if its sender has sent a newer one, or is unavailable.
-        is_outdated = (self._held < number) | self._absent[self._source]
+        is_outdated = (self._held < number) | self._availability.absent[self._source]
         self._since = np.where(is_outdated, np.where(is_new, t, np.minimum(self._since, t)), _NEVER)
         lag = number - self._held
-        is_usable = (self._held > 0) & (t - self._since < self._age) & (lag <= self.bound)
+        is_used = self._stale.is_used(t - self._since, self._source, self._target)
+        is_usable = (self._held > 0) & is_used & (lag <= self.bound)
         self._fresh = (is_new | self._unread) & is_usable
         return ReceivedTables(np.where(is_usable, lag, -1), self._fresh)
 
     def _message_delays(self, sent: Mask) -> Integers:
         """Return the delay of the message over each local edge in rounds, -1 if it is lost; count losses."""
-        message_delays = self._faults.message_delays(self._round, self._turn, self._source, self._target)
-        message_delays[self._absent[self._target] | (self._down > self._round)] = -1
+        message_delays = self._availability.delay_messages(self._turn)
         self.arrives = sent & (message_delays >= 0)
         # Stale policy "drop": a delayed message would not be used, so it counts as lost.
         if not self._age:
@@ -270,14 +234,14 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
 
     def _collect_arrived(self, arrived: Integers, message_delays: Integers, number: Integers) -> Integers:
         """Add delayed messages that arrive now; return the newest table number that arrived over each edge, 0: none."""
-        t, delayed = self._round, np.flatnonzero(message_delays > 0)
+        t, delayed = self._availability.round, np.flatnonzero(message_delays > 0)
         arrival = t + message_delays[delayed], np.full(len(delayed), self._turn)
         added = np.column_stack((*arrival, delayed, number[delayed]))
         queue = np.concatenate((self._queue, added))
         is_due = (queue[:, 0] < t) | ((queue[:, 0] == t) & (queue[:, 1] <= self._turn))
         self._queue, due = queue[~is_due], queue[is_due]
         # The receiver may have become unavailable in the meantime.
-        is_lost = self._absent[self._target[due[:, 2]]]
+        is_lost = self._availability.absent[self._target[due[:, 2]]]
         self._count_losses(due[is_lost, 2])
         np.maximum.at(arrived, due[~is_lost, 2], due[~is_lost, 3])
         return arrived
@@ -312,8 +276,9 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
         owner = self._receivers[in_transit[:, 2]]
         in_transit[:, 2] -= self._indptr[owner]
         return {
-            "round": self._round, "first": self._first, "away": self.unavailable_total, "rounds": self.rounds,
-            "store_until": self._until.T, "edge_down": self._down, "store_count": count,
+            "round": self._availability.round, "first": self._first,
+            "away": self.unavailable_total, "rounds": self.rounds,
+            "store_until": self._availability.until.T, "edge_down": self._availability.down, "store_count": count,
             "edge_held": self._held, "edge_since": self._since, "edge_fresh": self._fresh,
             "queue": RaggedArray(in_transit, np.bincount(owner, minlength=len(self._ids))),
             "losses": self._losses,
@@ -321,12 +286,12 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, Transform):
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Continue from a snapshot, in the last stage that was started if faults affect it."""
-        self._round = snapshot["round"]
+        self._availability.round = snapshot["round"]
         self._first = snapshot["first"]
         self.unavailable_total = snapshot["away"]
         self.rounds = snapshot["rounds"]
-        self._until = snapshot["store_until"].T.copy()
-        self._down = snapshot["edge_down"]
+        self._availability.until = snapshot["store_until"].T.copy()
+        self._availability.down = snapshot["edge_down"]
         self._count = snapshot["store_count"][np.concatenate((self._ids, self._ghosts))]
         self._held = snapshot["edge_held"]
         self._since = snapshot["edge_since"]

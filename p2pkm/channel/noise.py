@@ -10,15 +10,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from p2pkm.channel.transform import Condition, Context, Messages, Order, Reasons, Settings, Transform
+from p2pkm.channel.transform import Context, Messages, Order, Settings, Transform
 from p2pkm.core.batch import Floats, Integers
-from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import SparseMessages, Tables
 from p2pkm.core.traits import MessageContent
 from p2pkm.core.validation import check_positive
 from p2pkm.kernels.streams import as_normal
 from p2pkm.methods.init.pipelines import Stage
-from p2pkm.methods.registry import suggest_methods
 from p2pkm.methods.server.star import StarState
 from p2pkm.network.transport import Network
 
@@ -48,9 +46,8 @@ class GaussianNoise(Transform):
     name: ClassVar[str] = "noise"
     order: ClassVar[Order] = Order.PERTURB
     option: ClassVar[str] = "noise"
-    incompatible_with: ClassVar[Reasons] = {
-        Condition.LOCAL_SUMS: "the messages of calibrated coupling and acceptance test are sums, which carry none",
-    }
+    acts_on: ClassVar[tuple[MessageContent, ...] | None] = _ROWS
+    prepared: ClassVar[tuple[str, ...]] = ("_content",)
 
     def __init__(self, *, sd: float) -> None:
         self._sd = sd
@@ -61,15 +58,6 @@ class GaussianNoise(Transform):
         """Read the option `noise`."""
         sd = check_positive(options.get("noise", 0.0), "noise", zero=True)
         return {"sd": sd} if sd else None
-
-    @classmethod
-    def check(cls, settings: Settings, algorithm: Any) -> None:
-        """Validate that the method sends rows of centroids."""
-        if not _sends_centroids(algorithm):
-            raise ExperimentError(
-                f"--noise {settings['sd']:g} cannot be combined with {algorithm.name}: the method does not send rows "
-                f"of centroids. Remove --noise, or use {suggest_methods(_sends_centroids)}"
-            )
 
     def notes(self, stages: Sequence[Stage]) -> list[str]:
         """Write a note that names the stages without noise."""
@@ -132,10 +120,6 @@ class GaussianNoise(Transform):
             is_server = devices.ids[positions] == devices.server
             noise /= np.where(is_server[:, None], 1.0, state.span[positions])
         return noise
-
-
-def _sends_centroids(algorithm: Any) -> bool:
-    return algorithm.traits.message_content is MessageContent.CENTROIDS
 
 
 def _has_rows(stage: Stage) -> bool:

@@ -1,28 +1,34 @@
 """Channel of a run: the transforms that its messages pass, from the options to the summary metrics."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from p2pkm.channel.references import References
 from p2pkm.channel.registry import PluginTransforms, iter_selectable
+from p2pkm.channel.registry import find as find_transform
+from p2pkm.channel.saved_attributes import SavedAttributes
 from p2pkm.channel.transform import (
+    REFERENCES_AT_BOTH_ENDS,
     SCALING,
-    Condition,
     Context,
     Messages,
-    Order,
     PlacedOnGraph,
     ReshapesMethod,
     RunScope,
+    SavesItself,
     Settings,
     Transform,
 )
 from p2pkm.core.batch import Devices, Integers
-from p2pkm.core.errors import ExperimentError
+from p2pkm.core.contract import check_transformed
+from p2pkm.core.errors import ContractError
 from p2pkm.core.messages import Delivery, DenseMessages, Inbox
 from p2pkm.core.sorting import find_distinct
+from p2pkm.core.states import Checkpointable
+from p2pkm.core.traits import Condition
 from p2pkm.data.shards import Shards
 from p2pkm.methods.init.pipelines import Stage
 from p2pkm.methods.init.registry import InitContext
@@ -41,18 +47,26 @@ class ChannelPlan(NamedTuple):
     ----------
     parts : tuple of (type, mapping)
     option_texts : mapping of str to str
-        By the name of each transform: the option that selects it, as on the command line.
+        By the name of each transform: the option that selects it, as on the command line. In the order of the options,
+        in which `p2pkm.engine.conflicts` checks them.
     """
 
     parts: tuple[Part, ...] = ()
     option_texts: Mapping[str, str] = {}
 
+    def plan_addition(self, name: str, options: Settings) -> "ChannelPlan":
+        """Return a plan of one further transform of this package."""
+        kind = find_transform(name)
+        settings = kind.configure(options)
+        parts = () if settings is None else ((kind, settings),)
+        return ChannelPlan(parts, {name: _format_option(kind, options)})
+
+    def join(self, other: "ChannelPlan") -> "ChannelPlan":
+        """Return the transforms of both plans."""
+        return ChannelPlan(_sort(self.parts + other.parts), {**self.option_texts, **other.option_texts})
+
     def place(self, topology: Topology, seed: int, arrays: Mapping[str, Any] | None = None) -> "ChannelPlan":
         """Bind the plan to a graph; see `PlacedOnGraph.place` for parameters and errors."""
-        if topology.varying is not None:
-            cause = f"the graph {topology.varying.name}, whose links change from round to round"
-            for kind, _ in self.parts:
-                _reject(kind, Condition.CHANGING_LINKS, self.option_texts[kind.name], cause, "use a static graph")
         placed = [
             (kind, kind.place(settings, topology, seed, arrays) if issubclass(kind, PlacedOnGraph) else settings)
             for kind, settings in self.parts
@@ -81,7 +95,7 @@ class ChannelPlan(NamedTuple):
         return next((settings for kind, settings in self.parts if kind.name == name), None)
 
 
-def plan_channel(options: Settings, algorithm: Any) -> ChannelPlan:
+def plan_channel(options: Settings) -> ChannelPlan:
     """Plan the transforms that the options of a run select.
 
     Parameters
@@ -89,73 +103,28 @@ def plan_channel(options: Settings, algorithm: Any) -> ChannelPlan:
     options : mapping of str to object
         Options by name, such as the fields of `RunOptions`. Options that no transform reads are ignored. Missing
         options have their defaults.
-    algorithm : Algorithm or ServerMethod
 
     Raises
     ------
     ExperimentError
-        If an option cannot be read, two of them cannot be combined, or the method cannot be run with a transform.
+        If an option cannot be read.
     """
     configured = [(kind, kind.configure(options)) for kind in iter_selectable(options)]
     plugins: PluginTransforms | None = options.get("transforms")
     configured += [(kind, kind.configure(spec.options)) for kind, spec in (plugins.parts if plugins else ())]
-    parts = [(kind, settings) for kind, settings in configured if settings is not None]
-    option_texts = {kind.name: _format_option(kind, options) for kind, _ in parts}
-    _check_combinations(parts, option_texts, options, algorithm)
-    for kind, settings in parts:
-        kind.check(settings, algorithm)
-    return ChannelPlan(tuple(sorted(parts, key=lambda part: (part[0].order, part[0].name))), option_texts)
+    parts = tuple((kind, settings) for kind, settings in configured if settings is not None)
+    return ChannelPlan(_sort(parts), {kind.name: _format_option(kind, options) for kind, _ in parts})
 
 
-def reads_late(options: Settings, algorithm: Any) -> bool:
-    """Check whether messages arrive late because devices act by simulated time."""
-    return options.get("link_model") is not None and algorithm is not None and algorithm.schedule == "async"
+def _sort(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Return transforms in the order in which a message passes them."""
+    return tuple(sorted(parts, key=lambda part: (part[0].order, part[0].name)))
 
 
 def _format_option(kind: type[Transform], options: Settings) -> str:
     """Format the option that selects a transform, as on the command line."""
     value = kind.name if kind.option == "transforms" else options.get(kind.option)
     return f"--{kind.option.replace('_', '-')} {value}"
-
-
-def _check_combinations(
-    parts: Sequence[Part], option_texts: Mapping[str, str], options: Settings, algorithm: Any
-) -> None:
-    """Validate that no declared incompatibility applies; `ChannelPlan.place` checks those with time-varying links."""
-    conditions = list(_find_conditions(options, algorithm))
-    for kind, _ in parts:
-        for other, settings in parts:
-            for condition in _list_effects(other, settings) if other is not kind else ():
-                other_text = option_texts[other.name]
-                _reject(kind, condition, option_texts[kind.name], other_text, f"remove {other_text}")
-        for condition, cause, instead in conditions:
-            _reject(kind, condition, option_texts[kind.name], cause, instead)
-
-
-def _find_conditions(options: Settings, algorithm: Any) -> Iterator[tuple[Condition, str, str]]:
-    """Yield the conditions of a run that no transform causes, their options, and the way to avoid them."""
-    model = f"--link-model {options.get('link_model')}"
-    if reads_late(options, algorithm):
-        yield Condition.LOSSY_LINKS, f"{model} and --schedule async", "use another schedule"
-    if options.get("link_model") is not None:
-        yield Condition.LINK_MODEL, model, f"remove {model}"
-    if algorithm is not None and algorithm.traits.needs_agreed_start:
-        yield Condition.LOCAL_SUMS, "coupling=rehearsal or accept=true", "use --coupling auto and --no-accept"
-
-
-def _list_effects(kind: type[Transform], settings: Settings) -> list[Condition | str]:
-    """Return the conditions that a transform causes, its own name first, most specific first."""
-    is_effective = kind.disturbs(settings) or kind.order is Order.PERTURB
-    changes = is_effective and kind.order in (Order.PERTURB, Order.REPLACE)
-    lossy = [Condition.LOSSY_LINKS] * kind.delays
-    return [kind.name] * is_effective + lossy + [Condition.CHANGED_MESSAGES] * changes
-
-
-def _reject(kind: type[Transform], condition: Condition | str, option: str, cause: str, instead: str) -> None:
-    """Raise an error if a transform is incompatible with a condition; instead: an alternative to removing it."""
-    reason = kind.incompatible_with.get(condition)
-    if reason is not None:
-        raise ExperimentError(f"{option} cannot be combined with {cause}: {reason}. Remove {option}, or {instead}")
 
 
 class Channel:
@@ -169,6 +138,10 @@ class Channel:
 
     def __init__(self, transforms: Sequence[Transform] = ()) -> None:
         self.transforms = tuple(transforms)
+        self._saved = {
+            transform.name: transform if isinstance(transform, SavesItself) else SavedAttributes(transform)
+            for transform in self.transforms
+        }
         self._reshaping = [part for part in self.transforms if isinstance(part, ReshapesMethod)]
 
     @property
@@ -193,9 +166,9 @@ class Channel:
         return find_distinct(np.concatenate([empty, *(transform.left_out for transform in self.transforms)]))
 
     @property
-    def checkpointed(self) -> dict[str, Transform]:
-        """Transforms by name, whose state belongs to checkpoints."""
-        return {transform.name: transform for transform in self.transforms}
+    def checkpointed(self) -> dict[str, Checkpointable]:
+        """States of the transforms by name, which belong to checkpoints."""
+        return dict(self._saved)
 
     def equip(self, devices: Devices) -> Devices:
         """Return the batch with the fields that methods need to know of the channel."""
@@ -209,12 +182,15 @@ class Channel:
         """Prepare all transforms for the next stages, see `Transform.start`; return notes for the user."""
         for transform in self.transforms:
             transform.start(stages, devices, network)
+        for saved in self._saved.values():
+            if isinstance(saved, SavedAttributes):
+                saved.attach(devices)
         return [note for transform in self.transforms for note in transform.notes(stages)]
 
     def begin(self, stage: Stage, number: int = SCALING, *, closing: bool = False) -> "StageChannel":
         """Return the transforms that act in a stage; closing: whether it is the method's own stage."""
-        active = (transform.begin(stage, closing=closing) for transform in self.transforms)
-        return StageChannel(tuple(transform for transform in active if transform is not None), number)
+        active = [transform for transform in self.transforms if _begin(transform, stage, closing=closing)]
+        return StageChannel(tuple(active), number)
 
     def figures(self, network: Network) -> dict[str, Any]:
         """Return the summary metrics of all transforms."""
@@ -224,6 +200,28 @@ class Channel:
         """Return arrays of all transforms for the `Result`; shards: points of the local devices."""
         parts = [transform.results(shards, network) for transform in self.transforms]
         return {key: value for part in parts for key, value in part.items()}
+
+
+def _begin(transform: Transform, stage: Stage, *, closing: bool) -> bool:
+    """Prepare a transform for a stage; return whether it acts in it."""
+    if transform.acts_on is not None and stage.algorithm.traits.message_content not in transform.acts_on:
+        return False
+    active = transform.begin(stage, closing=closing)
+    if active is not None and active is not transform:
+        raise ContractError(
+            f"begin of transform {transform.name} returned {active!r}; expected the transform itself, whose attributes "
+            "checkpoints contain, or None if it does not act in the stage"
+        )
+    keeps_references = any(isinstance(value, References) for value in vars(transform).values())
+    allowed = [
+        one.value for one in Condition if one in REFERENCES_AT_BOTH_ENDS.keys() - transform.incompatible_with.keys()
+    ]
+    if keeps_references and allowed:
+        raise ContractError(
+            f"transform {transform.name} keeps References, but can be combined with {', '.join(allowed)}, after which "
+            "two ends of a link hold different tables. Add incompatible_with = REFERENCES_AT_BOTH_ENDS"
+        )
+    return active is not None
 
 
 class StageChannel(NamedTuple):
@@ -252,13 +250,17 @@ class StageChannel(NamedTuple):
         if self.transforms and isinstance(messages, DenseMessages):
             messages = messages._replace(is_stable=False, senders=None)
         for transform in self.transforms:
-            messages = _keep_wire_true(messages, transform.outgoing(messages, context))
+            changed = transform.outgoing(messages, context)
+            # Transforms of this package are covered by tests; those of other packages are checked in every call.
+            if not type(transform).__module__.startswith("p2pkm."):
+                check_transformed(type(transform).__name__, messages, changed, devices)
+            messages = _keep_wire_true(messages, changed)
         return messages
 
     def receive(self, inbox: Inbox | Delivery, state: Any, devices: Devices) -> Any:
-        """Apply the transforms to the inbox that the devices read."""
+        """Apply the transforms to the inbox that the devices read, in reverse: the last one wrote the messages."""
         context = Context(self.number, devices, state)
-        for transform in self.transforms:
+        for transform in reversed(self.transforms):
             inbox = transform.incoming(inbox, context)
         return inbox
 

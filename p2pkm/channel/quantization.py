@@ -10,7 +10,7 @@ nothing. Rows of any other method are rounded when they are sent.
 """
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -22,7 +22,6 @@ from p2pkm.channel.transform import (
     Messages,
     Order,
     PlacedOnGraph,
-    Reasons,
     ReshapesMethod,
     Settings,
     Transform,
@@ -32,15 +31,15 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
 from p2pkm.core.spec import Spec, read_value, suggest
 from p2pkm.core.states import optional
-from p2pkm.core.traits import MessageContent
+from p2pkm.core.traits import MessageContent, Reasons
 from p2pkm.core.validation import check_integer, check_scalar
 from p2pkm.core.wire_format import number_bits, to_bytes
+from p2pkm.methods.building_blocks.coupling_choice import for_each_coupling
 from p2pkm.methods.building_blocks.quantization import FINEST, count_bits
 from p2pkm.methods.building_blocks.spanning_tree import build_spanning_tree
 from p2pkm.methods.init.pipelines import Stage, find_method_stage
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.init.total_variance import TotalVariance
-from p2pkm.methods.registry import suggest_methods
 from p2pkm.methods.schedules import Schedule
 from p2pkm.methods.server.star import Star
 from p2pkm.network.graph import Topology
@@ -173,20 +172,27 @@ class StepCoder:
             Mean and total variance of all points, as each device received them.
         devices : Devices
         state : NamedTuple, optional
-            Contains the calibrated coupling, if there is one.
+            Contains the coupling from the points, if there is one.
 
         Returns
         -------
         float64[n]
             In the units of the points.
         """
-        inputs = agreed, optional(state, "rehearsed"), devices.total_weight
+        inputs = agreed, optional(state, "coupling"), devices.total_weight
         cached = self._inputs
         if inputs[0] is not cached[0] or inputs[1] is not cached[1] or inputs[2] != cached[2]:
-            bits = self._bits or (step_bits(self.algorithm.settle(state), devices) if self.moves else _DEFAULT_BITS)
             self._inputs = inputs
-            self._steps = np.sqrt(agreed[:, -1]) * 2.0**-bits
+            self._steps = np.sqrt(agreed[:, -1]) * self._step_sizes(inputs[1], devices)
         return self._steps
+
+    def _step_sizes(self, coupling: Floats | None, devices: Devices) -> float | Floats:
+        """Compute the step size in units of the spread of the points: that of each device, if couplings differ."""
+        if self._bits or not self.moves:
+            return 2.0 ** -(self._bits or _DEFAULT_BITS)
+        if coupling is None:
+            return 2.0 ** -step_bits(self.algorithm, devices)
+        return for_each_coupling(lambda value: 2.0 ** -count_bits(value, devices.d), coupling)
 
     def round(
         self, values: Floats, reference: Floats, steps: Floats, is_sent: Mask, devices: Devices
@@ -237,11 +243,8 @@ class StepCoder:
         return devices.kernels.integer_bits(counts.astype(np.int64), rows, rice=self.rice)
 
 
-@dataclass
 class _Measuring:
     """Encoding of the stage that computes the total variance: its messages are real numbers."""
-
-    references: References = field(default_factory=References)
 
 
 @dataclass
@@ -260,7 +263,7 @@ class _GridMoves:
 
     coder: StepCoder
     common: bool
-    references: References = field(default_factory=References)
+    references: References
     not_converged: int = 0
 
     def extend(self, schedule: Schedule, network: Network) -> Schedule:
@@ -305,7 +308,7 @@ class _PeerTables:
 
     coder: StepCoder
     common: bool
-    references: References = field(default_factory=References)
+    references: References
 
     def encode(self, messages: DenseMessages, context: Context, agreed: Floats) -> DenseMessages:
         """Return the rounded messages, with their encoded bytes."""
@@ -354,7 +357,7 @@ class _ServerReports:
     """
 
     coder: StepCoder
-    references: References = field(default_factory=References)
+    references: References
 
     def encode(self, messages: DenseMessages, context: Context, agreed: Floats) -> DenseMessages:
         """Return the rounded messages, with their encoded bytes, which include the number of each reference row."""
@@ -402,6 +405,7 @@ class Quantizer(PlacedOnGraph, ReshapesMethod, Transform):
     name: ClassVar[str] = "quantization"
     order: ClassVar[Order] = Order.PERTURB
     option: ClassVar[str] = "quantize"
+    prepared: ClassVar[tuple[str, ...]] = ("_method", "_common", "_mode")
     incompatible_with: ClassVar[Reasons] = {
         "noise": "noise is not a multiple of the step size",
         "byzantine": "Byzantine devices send tables that are not differences",
@@ -417,25 +421,14 @@ class Quantizer(PlacedOnGraph, ReshapesMethod, Transform):
         # Whether all devices start from the same centroids.
         self._common = False
         self._mode: _Mode = _Measuring()
-        # Whether the stage sends integers without this transform.
-        self._sends_integers = False
+        # Last tables of the stage.
+        self._references = References(skip_selected=True)
 
     @classmethod
     def configure(cls, options: Settings) -> Settings | None:
         """Read the option `quantize`."""
         spec: Quantization | None = options.get("quantize")
         return {"spec": spec} if spec is not None and spec.in_integers else None
-
-    @classmethod
-    def check(cls, settings: Settings, algorithm: Any) -> None:
-        """Validate that the messages of the method can be integers."""
-        reason = find_obstacle(algorithm)
-        if reason:
-            suggestion = suggest_methods(lambda method: not find_obstacle(method))
-            raise ExperimentError(
-                f"--quantize {settings['spec']} cannot be combined with {algorithm.name}: the method {reason}. Remove "
-                f"--quantize, or use {suggestion}"
-            )
 
     @classmethod
     def disturbs(cls, settings: Settings) -> bool:
@@ -467,23 +460,21 @@ class Quantizer(PlacedOnGraph, ReshapesMethod, Transform):
 
         The step size is that of the algorithm of the stage; in stages after the method it is that of the method.
         """
-        self._sends_integers = stage.algorithm.traits.counts_on_grid
+        references = self._references = References(skip_selected=True)
         if stage.name == TotalVariance.name:
             self._mode = _Measuring()
             return self
         coder = StepCoder(self._spec, self._method if stage.after else stage.algorithm)
         if coder.moves:
-            self._mode = _GridMoves(coder, self._common)
+            self._mode = _GridMoves(coder, self._common, references)
         elif isinstance(stage.algorithm, Star):
-            self._mode = _ServerReports(coder)
+            self._mode = _ServerReports(coder, references)
         else:
-            self._mode = _PeerTables(coder, self._common)
-        return self if closing or coder.moves or self._sends_integers else None
+            self._mode = _PeerTables(coder, self._common, references)
+        return self if closing or coder.moves else None
 
     def wrap(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple[Any, Schedule]:
         """Wrap a method that moves on the grid, so that it knows the grid; other methods are returned unchanged."""
-        if self._sends_integers:
-            return _GridMethod(algorithm, self), schedule
         if isinstance(self._mode, _GridMoves):
             return _GridMethod(algorithm, self), self._mode.extend(schedule, network)
         return algorithm, schedule
@@ -500,15 +491,6 @@ class Quantizer(PlacedOnGraph, ReshapesMethod, Transform):
             self._agreed = context.state.agreed
             return messages
         return messages if isinstance(messages, SparseMessages) else self._mode.encode(messages, context, self._agreed)
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return mean and variance of all points, and the last tables."""
-        return {"agreed": self._agreed, "last": self._mode.references.tables}
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        """Continue from a snapshot."""
-        self._agreed = snapshot["agreed"]
-        self._mode.references.tables = snapshot["last"]
 
     def figures(self, network: Network) -> dict[str, Any]:
         """Return the spec for the summary."""
@@ -558,6 +540,7 @@ def _divide(values: Floats, steps: Floats) -> Floats:
 def find_obstacle(algorithm: Any) -> str:
     """Return the reason why the messages of a method cannot be integers, empty if they can."""
     traits = algorithm.traits
-    if traits.no_quantization or traits.message_content not in _ROWS:
-        return traits.no_quantization or "does not send rows of centroids or sums that could be rounded"
-    return ""
+    declared = traits.incompatible_with.get("quantization", "")
+    if declared or traits.message_content in _ROWS:
+        return declared
+    return "does not send rows of centroids or sums that could be rounded"

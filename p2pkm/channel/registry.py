@@ -3,17 +3,17 @@
 The module of a transform is imported in runs whose options can select it.
 """
 
+import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from p2pkm.channel.transform import Settings, Transform, find_missing_mixins
+from p2pkm.channel.transform import Settings, Transform, check_declaration
 from p2pkm.core.errors import ContractError, ExperimentError
 from p2pkm.core.plugins import TRANSFORMS as GROUP
 from p2pkm.core.plugins import extend
 from p2pkm.core.spec import Spec, parse, split_specs
-from p2pkm.core.validation import check_scalar
 
 
 class TransformEntry(NamedTuple):
@@ -42,6 +42,7 @@ TRANSFORMS: dict[str, TransformEntry | type[Transform]] = {
     "disclosure": TransformEntry("suppression", "Disclosure"),
     "faults": TransformEntry("faults", "FaultInjector", ("faults", "stale_policy")),
     "rejection": TransformEntry("rejection", "Rejection"),
+    "compression": TransformEntry("compression", "Compressor", ("compress",)),
 }
 
 
@@ -73,32 +74,42 @@ class PluginTransforms:
         return ",".join(str(spec) for _, spec in self.parts)
 
     @classmethod
-    def of(cls, value: "PluginTransforms | str | None") -> "PluginTransforms | None":
-        """Convert a text of specs, separated by commas; other values are returned unchanged.
+    def of(cls, value: Any) -> "PluginTransforms | None":
+        """Convert a text of specs, separated by commas, transforms of a program, or a list of both.
 
         Raises
         ------
         ExperimentError
             If a name, a key or a value is unknown, or a plug-in cannot be imported.
         ContractError
-            If a class is not a transform, or lacks a mixin for the methods that it defines.
+            If a class is not a transform, lacks a mixin for the methods that it defines, or an object does not keep a
+            parameter.
         """
         if value is None or isinstance(value, PluginTransforms):
             return value
         parts: list[tuple[Any, Spec]] = []
-        for text in [] if check_scalar(value, "transforms") == "" else split_specs([value]):
+        for part in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(part, Transform) or (isinstance(part, type) and issubclass(part, Transform)):
+                parts.append(_read_object(part))
+            elif isinstance(part, str):
+                parts += _parse(part)
+            else:
+                raise ExperimentError(
+                    f"transforms is {part!r}; expected text such as 'rounding:digits=3', a Transform, or a list of them"
+                )
+        return cls(tuple(parts))
+
+
+def _parse(value: str) -> list[tuple[Any, Spec]]:
+    """Read a text of specs, separated by commas."""
+    parts: list[tuple[Any, Spec]] = []
+    if value:
+        for text in split_specs([value]):
             kinds = extend(TRANSFORMS, GROUP, text)
             name = text.partition(":")[0]
             kind: Any = Transform if name in TRANSFORMS else kinds.get(name, Transform)
-            if not (isinstance(kind, type) and issubclass(kind, Transform)):
-                raise ContractError(
-                    f"transform {name} is {kind!r}; expected a subclass of p2pkm.channel.transform.Transform"
-                )
-            for mixin, methods in find_missing_mixins(kind).items():
-                raise ContractError(
-                    f"transform {name} defines {', '.join(methods)}, which are not called without "
-                    f"p2pkm.channel.transform.{mixin}; inherit from {mixin} and Transform"
-                )
+            if kind is not Transform:
+                check_declaration(kind, name)
             if not kinds.keys() - TRANSFORMS.keys():
                 raise ExperimentError(
                     f"transforms is {text!r}, but no installed package adds a transform. Remove --transforms, or "
@@ -106,4 +117,28 @@ class PluginTransforms:
                 )
             spec = parse(text, {name: kind for name, kind in kinds.items() if name not in TRANSFORMS}, "transform")
             parts.append((kinds[spec.name], spec))
-        return cls(tuple(parts))
+    return parts
+
+
+def _read_object(value: Any) -> tuple[type[Transform], Spec]:
+    """Read a transform of a program, or its class: each rank builds its own from the parameters."""
+    given = value if isinstance(value, type) else type(value)
+    kind = check_declaration(given, given.__name__)
+    if kind.option != Transform.option:
+        raise ExperimentError(f"transforms is {kind.__name__}, which has an option of its own. Use {kind.option}=")
+    parameters = inspect.signature(kind).parameters
+    if value is given:
+        required = [name for name, parameter in parameters.items() if parameter.default is parameter.empty]
+        if required:
+            raise ContractError(
+                f"transform {kind.__name__} requires {', '.join(required)}; expected an object, such as "
+                f"{kind.__name__}({required[0]}=...)"
+            )
+        return kind, Spec(kind.name, {})
+    lost = [name for name in parameters if name not in vars(value)]
+    if lost:
+        raise ContractError(
+            f"transform {kind.__name__} has the parameter {lost[0]}=, but its __init__ does not keep it, so that ranks "
+            f"cannot build it. Add self.{lost[0]} = {lost[0]}"
+        )
+    return kind, Spec(kind.name, {name: vars(value)[name] for name in parameters})

@@ -2,6 +2,9 @@
 
 A draw is a function of (seed, round, device), (seed, round, link) or (seed, round, turn, sender, receiver). So on a
 given graph all methods have the same faults, on any number of ranks.
+
+Losses in bursts follow the model of Gilbert (1960, "Capacity of a burst-noise channel", Bell System Technical Journal
+39), of which Elliott's is the general form: a link is good or bad in a round, and loses all messages while it is bad.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -10,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from p2pkm.channel.fault_trace import ASLEEP, AWAY, KIND, LONGEST, ROUND, ROUNDS, A, crossing, links_down, lower_half
-from p2pkm.core.batch import Floats, Integers, Stream
+from p2pkm.core.batch import Floats, Integers, Mask, Stream
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import read_drawn, read_range, show_drawn
 from p2pkm.core.validation import check_choice, check_integer, check_positive
@@ -24,12 +27,15 @@ _TURNS = 1 << 20
 
 @dataclass(frozen=True)
 class Faults:
-    """Probabilities and durations of faults; see docs/howto/faults.md.
+    """Probabilities and durations of faults; see docs/howto/time-and-faults.md.
 
     Attributes
     ----------
     loss : float
         Share of the messages that are lost.
+    loss_length : float or None
+        Mean number of rounds for which a link, in one direction, loses all messages at a stretch (Gilbert-Elliott);
+        None: each message is lost independently.
     delay, max_delay : float, int
         Share of the messages that are delayed, by 1 to `max_delay` rounds, uniformly distributed.
     link_failure, link_downtime : float, int
@@ -63,6 +69,7 @@ class Faults:
 
     _: KW_ONLY
     loss: float = 0.0
+    loss_length: float | None = None
     delay: float = 0.0
     max_delay: int = 2
     link_failure: float = 0.0
@@ -104,6 +111,14 @@ class Faults:
             check_integer(vars(self)[name], 1, f"faults {name}")
         if self.max_delay > LONGEST:
             raise ExperimentError(f"faults max_delay is {self.max_delay}; expected at most {LONGEST} (rounds)")
+        if self.loss_length is not None:
+            check_positive(self.loss_length, "faults loss_length")
+            # With shorter stretches, losses in consecutive rounds would have to avoid each other.
+            if self.loss_length * (1 - self.loss) < 1:
+                raise ExperimentError(
+                    f"faults loss_length is {self.loss_length:g}; expected at least 1 / (1 - loss), the mean of "
+                    f"independent rounds, and a loss below 1; loss is {self.loss:g}. Increase loss_length, or remove it"
+                )
         check_choice(self.stages, ("method", "all"), "faults stages")
         if self.seed is not None:
             check_integer(self.seed, 0, "faults seed")
@@ -185,9 +200,30 @@ class SampledFaults:
         drawn = self._options
         if not drawn.loss and not drawn.delay:
             return np.zeros(len(source), np.int64)
-        draws = self._draw(source * self._topology.n + target, t * _TURNS + turn, Stream.LOSS)
+        ids = source * self._topology.n + target
+        draws = self._draw(ids, t * _TURNS + turn, Stream.LOSS)
+        is_lost = draws[:, 0] < drawn.loss
+        if drawn.loss_length is not None:
+            is_lost = self._find_bad_links(t, ids, 1 / (drawn.loss_length * (1 - drawn.loss)))
         delays = np.where(draws[:, 1] < drawn.delay, 1 + (draws[:, 2] * drawn.max_delay).astype(np.int64), 0)
-        return np.where(draws[:, 0] < drawn.loss, -1, delays)
+        return np.where(is_lost, -1, delays)
+
+    def _find_bad_links(self, t: int, ids: Integers, renewal: float) -> Mask:
+        """Return the links, by their ids, that lose all messages in round t, bool[e].
+
+        In each round the state of a link is drawn anew with probability `renewal`, otherwise it stays: a Markov chain
+        of two states. Its last renewal is sought backward from round t, so that nothing is stored between rounds.
+        """
+        is_bad = np.zeros(len(ids), np.bool_)
+        sought = np.arange(len(ids))
+        for s in range(t, -1, -1):
+            draws = self._draw(ids[sought], s, Stream.BURST)
+            is_renewed = (draws[:, 0] < renewal) | (s == 0)
+            is_bad[sought[is_renewed]] = draws[is_renewed, 1] < self._options.loss
+            sought = sought[~is_renewed]
+            if not len(sought):
+                break
+        return is_bad
 
     def _draw(self, ids: Integers, step: int, purpose: int) -> Floats:
         """Draw four numbers from [0, 1) for each id, float64[b, 4]."""

@@ -21,11 +21,11 @@ from p2pkm.channel.transform import (
     PlacedOnGraph,
     ReshapesMethod,
     RunScope,
+    SavesItself,
     Settings,
     Transform,
 )
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
-from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages, RaggedArray, SparseMessages, expand_ranges
 from p2pkm.core.sorting import find_runs, offsets_of
 from p2pkm.core.traits import MessageContent
@@ -34,14 +34,11 @@ from p2pkm.data.shards import Shards
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
 from p2pkm.methods.building_blocks.spanning_tree import source_devices
 from p2pkm.methods.init.pipelines import Stage
-from p2pkm.methods.registry import suggest_methods
 from p2pkm.methods.server.star import StarState
 from p2pkm.network.transport import Network
 
 # Odd integer close to 2^64 divided by the golden ratio: multiplicative hashing.
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-# Initializations whose rows are points.
-_POINTS = ("d2-sampling", "leader")
 # Contents of messages whose rows other devices forward unchanged.
 _FORWARDED = (MessageContent.SUMMARIES, MessageContent.FORWARDED_CENTROIDS, MessageContent.KEYED_POINTS)
 # Rows that are compared with the points at a time.
@@ -61,6 +58,7 @@ class Suppression(ReshapesMethod, Transform):
     name: ClassVar[str] = "suppression"
     order: ClassVar[Order] = Order.SUPPRESS
     option: ClassVar[str] = "min_cluster_size"
+    prepared: ClassVar[tuple[str, ...]] = ("_content",)
     # Claims of descent depend on `Devices.min_count` instead.
     alters = False
 
@@ -72,12 +70,6 @@ class Suppression(ReshapesMethod, Transform):
     def configure(cls, options: Settings) -> Settings:
         """Read the option `min_cluster_size`; acts in all runs."""
         return {"least": check_integer(options.get("min_cluster_size", 0), 0, "min_cluster_size")}
-
-    @classmethod
-    def check(cls, settings: Settings, algorithm: Any) -> None:
-        """Validate that the method can omit single rows."""
-        if settings["least"] > 1:
-            check_min_cluster_size(settings["least"], algorithm)
 
     def equip(self, devices: Devices) -> Devices:
         """Return the batch with the minimum cluster size, for methods that suppress small clusters themselves."""
@@ -103,7 +95,7 @@ class Suppression(ReshapesMethod, Transform):
         return {"min_cluster_size": self._least}
 
 
-class Disclosure(PlacedOnGraph, Transform):
+class Disclosure(PlacedOnGraph, SavesItself, Transform):
     """Observer that counts disclosed points, local points that a device sent unchanged, and records their receivers.
 
     A point is disclosed if all its coordinates appear next to each other, bit for bit, in a row that its device sent
@@ -462,36 +454,6 @@ def suppress_rows(messages: DenseMessages, devices: Devices) -> DenseMessages:
     order = np.argsort(~stays, axis=1, kind="stable")
     values = np.take_along_axis(messages.values, order[:, :, None], axis=1)
     return messages._replace(values=values, rows=np.where(messages.rows < 0, messages.rows, stays.sum(axis=1)))
-
-
-def can_suppress(algorithm: Any) -> bool:
-    """Check whether the method can omit single rows."""
-    return not _find_obstacle(algorithm)
-
-
-def check_min_cluster_size(least: int, algorithm: Any) -> None:
-    """Validate that the method can omit single rows.
-
-    Raises
-    ------
-    ExperimentError
-        If it cannot.
-    """
-    reason = _find_obstacle(algorithm)
-    if reason:
-        suggestion = suggest_methods(lambda method: not _find_obstacle(method))
-        raise ExperimentError(
-            f"--min-cluster-size {least} cannot be combined with {algorithm.name}: the method {reason}. Remove "
-            f"--min-cluster-size, or use {suggestion}, without --init"
-        )
-
-
-def _find_obstacle(algorithm: Any) -> str:
-    """Return the reason why a method cannot omit single rows, empty if it can."""
-    traits = algorithm.traits
-    if traits.init is not None and traits.init.name in _POINTS:
-        return f"starts from {traits.init.name} centroids, which are raw points"
-    return str(traits.no_suppression)
 
 
 def reach(algorithms: Iterable[Any]) -> int | None:

@@ -4,20 +4,25 @@ A message passes the transforms of a run in their order::
 
     compute -> outgoing transforms -> ledger -> deliver -> incoming transforms -> compute
 
+What is received passes them in the reverse order, so that the last one on the way out reads what it wrote.
+
 A transform processes the messages of one rank at a time, and must treat each device separately: its result may depend
 on the message, the local points and the id of the device, the position in the run, and draws from its random stream. It
 must not depend on the other devices in the batch. Then a run is bit-identical on any number of ranks.
 """
 
+import re
 import zlib
-from collections.abc import Mapping, Sequence
-from enum import Enum, IntEnum
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.errors import ContractError
 from p2pkm.core.messages import Delivery, DenseMessages, Inbox, SparseMessages
+from p2pkm.core.traits import Condition, MessageContent, Reasons
 from p2pkm.data.shards import Shards
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.init.pipelines import Stage
@@ -55,6 +60,8 @@ class Order(IntEnum):
         Loses and delays messages.
     ACCEPT
         Rejects received messages.
+    ENCODE
+        Sends messages in another form, and reads them before all other transforms.
     """
 
     SUPPRESS = 1
@@ -63,6 +70,7 @@ class Order(IntEnum):
     OBSERVE = 4
     DELIVER = 5
     ACCEPT = 6
+    ENCODE = 7
 
 
 class Context(NamedTuple):
@@ -115,31 +123,8 @@ class Context(NamedTuple):
         return drawn
 
 
-class Condition(Enum):
-    """Property of a run that a transform may exclude by `Transform.incompatible_with`.
-
-    Attributes
-    ----------
-    LOSSY_LINKS
-        Messages may be lost or late: faults, or a link model with schedule async.
-    CHANGING_LINKS
-        The links of the graph change from round to round.
-    CHANGED_MESSAGES
-        Another transform changes or replaces what is sent: noise, integers, Byzantine devices, a plug-in.
-    LINK_MODEL
-        Simulated time is computed.
-    LOCAL_SUMS
-        Stages before or after the method send sums of local statistics: calibrated coupling, acceptance test.
-    """
-
-    LOSSY_LINKS = "lossy links"
-    CHANGING_LINKS = "changing links"
-    CHANGED_MESSAGES = "changed messages"
-    LINK_MODEL = "link model"
-    LOCAL_SUMS = "local sums"
-
-
-Reasons = Mapping[Condition | str, str]
+# Of a transform that acts on every method and stage.
+ANY_CONTENT = tuple(MessageContent)
 
 # A transform that sends differences needs the same reference table at both ends of every link.
 REFERENCES_AT_BOTH_ENDS: Reasons = {
@@ -159,11 +144,16 @@ class RunScope(NamedTuple):
 
 
 class Transform:
-    """Base class of all transforms, which leaves messages unchanged. Subclasses override single methods.
+    """Base class of all transforms, which leaves messages unchanged.
+
+    Most transforms have `__init__` with the keys of their spec, `acts_on`, and `outgoing` or `incoming`. Attributes
+    that `__init__` assigns are parameters. Those assigned later are state, which belongs to checkpoints without further
+    code: arrays with one row per device (per edge, if the name begins with ``edge_``), numbers, text, `References`.
 
     Before a run, `configure` and `check` turn the options of the run into settings, the keyword parameters of the
     class; each rank builds its own transform of them. The transform of a plug-in gets the options of its spec. A
-    transform that depends on the graph inherits `PlacedOnGraph`, too; one that changes methods, `ReshapesMethod`.
+    transform that depends on the graph inherits `PlacedOnGraph`, too; one that changes methods, `ReshapesMethod`; one
+    whose state consists of other arrays, `SavesItself`.
 
     Attributes
     ----------
@@ -173,6 +163,15 @@ class Transform:
         Position in the channel.
     option : str
         Option of a run that selects the transform.
+    acts_on : tuple of MessageContent, optional
+        Content of the messages on which it acts: a method that sends another content is refused, and stages that do are
+        passed unchanged. `ANY_CONTENT`: every method and stage. None: every one, for transforms that do not change
+        messages; a plug-in's transform that does must declare it.
+    prepared : tuple of str
+        Names of the attributes that `start` and `begin` compute again after a resume, so that they are not saved.
+    handles_loss : bool
+        Whether receivers can read a message without the messages before it, although it depends on them. A transform
+        with such a memory otherwise excludes `Condition.LOSSY_LINKS`.
     incompatible_with : mapping of Condition or str to str
         Conditions of the run, or names of other transforms that change, delay or lose messages, with which the
         transform cannot be combined, and the reason as a clause. Such a run is rejected before any work.
@@ -191,6 +190,9 @@ class Transform:
     name: ClassVar[str]
     order: ClassVar[Order]
     option: ClassVar[str] = "transforms"
+    acts_on: ClassVar[tuple[MessageContent, ...] | None] = None
+    prepared: ClassVar[tuple[str, ...]] = ()
+    handles_loss: ClassVar[bool] = False
     incompatible_with: ClassVar[Reasons] = {}
     delays: ClassVar[bool] = False
     purpose: ClassVar[int]
@@ -201,7 +203,8 @@ class Transform:
     def __init_subclass__(cls) -> None:
         """Derive the random stream from the name."""
         super().__init_subclass__()
-        if "name" in vars(cls) and "purpose" not in vars(cls):
+        # Another name than text is refused when the transform is selected.
+        if isinstance(vars(cls).get("name"), str) and "purpose" not in vars(cls):
             cls.purpose = _PLUGINS + (zlib.crc32(cls.name.encode()) & (_PLUGINS - 1))
 
     @classmethod
@@ -246,7 +249,7 @@ class Transform:
         return []
 
     def begin(self, stage: Stage, *, closing: bool) -> "Transform | None":
-        """Return the transform for a stage, None if it does not act in it.
+        """Prepare a stage; return self, or None if the transform does not act in it.
 
         Parameters
         ----------
@@ -266,13 +269,6 @@ class Transform:
         Called before every turn, so a table that stays in the inbox is passed again.
         """
         return inbox
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the state between two rounds in the form of `p2pkm.engine.state_tree`, {} without a state."""
-        return {}
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        """Continue from a snapshot, once the stage in which it was taken has begun."""
 
     def figures(self, network: Network) -> dict[str, Any]:
         """Return the summary metrics of the transform, the same on all ranks; called when the run has ended."""
@@ -321,6 +317,17 @@ class PlacedOnGraph:
         return ()
 
 
+class SavesItself:
+    """Mixin for transforms whose state does not consist of arrays by device or edge, such as messages in transit."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state between two rounds in the form of `p2pkm.engine.state_tree`, {} without a state."""
+        return {}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Continue from a snapshot, once the stage in which it was taken has begun."""
+
+
 class ReshapesMethod:
     """Mixin for transforms that change the batch, the method, or the execution of a stage."""
 
@@ -337,11 +344,68 @@ class ReshapesMethod:
         return algorithm, schedule
 
 
-def find_missing_mixins(kind: type[Transform]) -> dict[str, list[str]]:
-    """Find the mixins that a transform does not inherit although it defines methods of them, by name."""
-    missing = {}
+# Whether the value of an attribute is right, and what is expected.
+_DECLARATIONS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "name": (
+        lambda name: isinstance(name, str) and re.fullmatch("[a-z0-9-]+", name) is not None,
+        "lower-case letters, digits and hyphens, as specs have them",
+    ),
+    "order": (lambda order: isinstance(order, Order), "a p2pkm.channel.transform.Order, such as Order.PERTURB"),
+    "acts_on": (
+        lambda contents: contents is None or _is_tuple(contents, MessageContent),
+        "a tuple of MessageContent, such as (MessageContent.CENTROIDS,), or ANY_CONTENT",
+    ),
+    "prepared": (lambda names: _is_tuple(names, str), 'a tuple of names, such as ("last",)'),
+    "incompatible_with": (
+        lambda reasons: isinstance(reasons, Mapping),
+        "a dict of Condition, or the name of another transform, to the reason",
+    ),
+}
+_CHANGES = (Order.SUPPRESS, Order.PERTURB, Order.REPLACE, Order.ENCODE)
+_PAGE = "docs/howto/add-a-transform.md has a complete transform"
+
+
+def _is_tuple(value: Any, kind: type) -> bool:
+    return isinstance(value, tuple) and all(isinstance(part, kind) for part in value)
+
+
+def check_declaration(kind: Any, name: str) -> type[Transform]:
+    """Return the class of a transform from another package after a check of its declarations.
+
+    Raises
+    ------
+    ContractError
+        If `kind` is not a transform, or a declaration is missing or without effect.
+    """
+    if not (isinstance(kind, type) and issubclass(kind, Transform)):
+        raise ContractError(
+            f"transform {name} is {kind!r}; expected a subclass of p2pkm.channel.transform.Transform. {_PAGE}"
+        )
+    where = f"transform {name} ({kind.__module__}:{kind.__qualname__})"
+    for attribute, line in (("name", f'name = "{name}"'), ("order", "order = Order.PERTURB")):
+        if not hasattr(kind, attribute):
+            raise ContractError(f"{where} lacks {attribute}. Add for example {line}; {_PAGE}")
+    for attribute, (is_right, expected) in _DECLARATIONS.items():
+        value = getattr(kind, attribute)
+        if not is_right(value):
+            raise ContractError(f"{where}: {attribute} is {value!r}; expected {expected}; {_PAGE}")
+    saving = [hook for hook in ("snapshot", "restore") if hasattr(kind, hook)]
+    if saving and not issubclass(kind, SavesItself):
+        raise ContractError(
+            f"{where} defines {', '.join(saving)}, which are not called: attributes that are assigned after __init__ "
+            f"are saved by themselves. Delete {', '.join(saving)}, or inherit SavesItself if arrays have other axes "
+            f"than devices and edges; {_PAGE}"
+        )
     for mixin in (PlacedOnGraph, ReshapesMethod):
-        methods = [name for name in vars(mixin) if not name.startswith("_") and name in dir(kind)]
+        methods = [hook for hook in vars(mixin) if not hook.startswith("_") and hook in dir(kind)]
         if methods and not issubclass(kind, mixin):
-            missing[mixin.__name__] = methods
-    return missing
+            raise ContractError(
+                f"{where} defines {', '.join(methods)}, which are not called without "
+                f"p2pkm.channel.transform.{mixin.__name__}; inherit from {mixin.__name__} and Transform"
+            )
+    if kind.acts_on is None and kind.order in _CHANGES:
+        raise ContractError(
+            f"{where} changes messages, but lacks acts_on. Add for example acts_on = (MessageContent.CENTROIDS,), so "
+            f"that methods that send something else are refused, or acts_on = ANY_CONTENT; {_PAGE}"
+        )
+    return kind

@@ -2,20 +2,29 @@
 
 import inspect
 import re
+from collections.abc import Mapping
 from functools import partial
 from textwrap import wrap
 from typing import Any
 
+from p2pkm.core.card import DEFAULTS, Card, Family, find_card
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.plugins import summarize
 from p2pkm.core.spec import parameters, show, suggest
 from p2pkm.core.traits import MessageContent
-from p2pkm.methods.catalogue import CATALOGUE, FAMILIES, CatalogueEntry, Family
+from p2pkm.engine.conflicts import explain_method
 from p2pkm.methods.init.pipelines import needs_hub
-from p2pkm.methods.published import PUBLISHED
-from p2pkm.methods.registry import METHODS, find, names, with_link_weights
+from p2pkm.methods.registry import METHODS, find, names, with_guarantee, with_link_weights
 
 _WIDTH = 100
+FAMILIES: Mapping[Family, str] = {
+    "iterative": "Iterative peer-to-peer methods",
+    "one-shot": "One-shot peer-to-peer methods",
+    "private": "Private methods",
+    "deep": "Deep clustering",
+    "server": "Methods with a server",
+    "baseline": "Baselines",
+}
 _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 # Headings in the Notes of a method, by JSON key.
 _NOTES = {
@@ -58,23 +67,25 @@ def describe(name: str | None) -> Any:
     text, *parts = _SECTION.split(docstring)
     sections = {title: body.strip() for title, body in zip(parts[::2], parts[1::2], strict=True)}
     defaults = inspect.signature(cls).parameters
-    entry = CATALOGUE.get(key) or _guess_entry(method, text)
+    card = find_card(kind) or _guess_card(key, method, text)
     # Names that share a class, such as ffcm1 and ffcm2, share its docstring: their line tells them apart.
-    summary = f"{entry.line[0].upper()}{entry.line[1:]}." if isinstance(kind, partial) else text.split("\n")[0]
+    summary = f"{card.line[0].upper()}{card.line[1:]}." if isinstance(kind, partial) else text.split("\n")[0]
     return {
         "name": key,
         "summary": summary,
         "server": needs_hub(method),
-        "family": entry.family,
-        "sends": entry.sends,
-        "points": entry.points,
-        "line": entry.line,
+        "family": card.family,
+        "sends": card.sends,
+        "points": card.points,
+        "line": card.line,
         "text": text.strip(),
         **{key: _join(_read_note(docstring, heading)) for key, heading in _NOTES.items()},
+        "privacy_guarantee": method.traits.guarantee or None,
         "link_weights": _describe_link_weights(method, docstring),
+        "refuses": {name.replace("`", ""): reason for name, reason in explain_method(method).items() if reason},
         "rounds": cls.default_rounds,
-        "defaults": {option: defaults[option].default for option in parameters(kind)},
-        "published": _describe_published(key, defaults),
+        "defaults": {option: defaults[option].default for option in parameters(kind) if option != DEFAULTS},
+        "published": _describe_published(card, defaults),
         "example": f"python -m p2pkm {_EXAMPLES.get(key, f'--algorithm {key}')}",
         "source": _read_references(sections.get("References", "")),
         "parameters": sections.get("Parameters", ""),
@@ -109,6 +120,7 @@ def _format_table(methods: list[dict[str, Any]]) -> str:
         *lines,
         "",
         "Raw points: local points in messages. few: clusters of one point. sample: points that the method selects.",
+        f"Privacy guarantee: only {' and '.join(with_guarantee())}.",
         f"Weights of links act in {', '.join(with_link_weights())}; the others ignore them by default.",
         "p2pkm algorithms NAME explains a method. Options: --algorithm NAME:key=value,...",
     ])
@@ -121,11 +133,15 @@ def _has_server(method: dict[str, Any]) -> str:
 def _format_page(facts: dict[str, Any]) -> str:
     """Format a method: summary, traits, notes, options with their defaults, an example and the source."""
     traits = f"Server: {_has_server(facts)}. Sends: {facts['sends']}. Raw points: {facts['points']}."
-    blocks = [f"{facts['name']}: {facts['summary']}", traits]
+    guarantee = f"Privacy guarantee: {facts['privacy_guarantee'] or 'none'}."
+    blocks = [f"{facts['name']}: {facts['summary']}", traits, "\n".join(wrap(guarantee, _WIDTH))]
     for title in _NOTES.values():
         if note := _read_note(facts["docstring"], title):
             blocks.append(f"{title}\n{_fill(note)}")
     blocks.append("\n".join(wrap(f"Link weights: {facts['link_weights']}", _WIDTH, break_on_hyphens=False)))
+    if facts["refuses"]:
+        refused = [f"* {name}: {reason}" for name, reason in facts["refuses"].items()]
+        blocks.append("Not with, by default\n" + "\n".join(map(_wrap, refused)))
     if facts["defaults"]:
         options = (key if value is None else f"{key}={show(value)}" for key, value in facts["defaults"].items())
         blocks.append(f"Options (--algorithm {facts['name']}:key=value,...)\n{_wrap(', '.join(options))}")
@@ -164,23 +180,22 @@ def _wrap(text: str) -> str:
     return "\n".join(wrap(plain, _WIDTH, initial_indent="  ", subsequent_indent=indent, break_on_hyphens=False))
 
 
-def _guess_entry(method: Any, text: str) -> CatalogueEntry:
-    """Make the row of a method of another package from its traits and the first line of its docstring."""
+def _guess_card(name: str, method: Any, text: str) -> Card:
+    """Make the card of a method of another package, from its traits and the first line of its docstring."""
     sends = {MessageContent.CENTROIDS: "centroids", MessageContent.SUMS: "sums"}
     content = sends.get(method.traits.message_content, "other")
     family: Family = "server" if needs_hub(method) else "iterative"
     line = text.split("\n")[0].rstrip(".")
-    return CatalogueEntry(family, content, "unknown", line)
+    return Card(name, family, content, "unknown", line)
 
 
-def _describe_published(name: str, defaults: Any) -> str | None:
+def _describe_published(card: Card, defaults: Any) -> str | None:
     """Describe the published values that differ from the defaults, and their source; None for methods without any."""
-    if name not in PUBLISHED:
+    if not card.paper:
         return None
-    values, source, _ = PUBLISHED[name]
-    changed = {key: value for key, value in values.items() if value != defaults[key].default}
+    changed = {key: value for key, value in card.paper.items() if value != defaults[key].default}
     listed = ", ".join(f"{key}={show(value)}" for key, value in changed.items()) or "the same as the defaults"
-    return f"--algorithm {name}:defaults=paper selects: {listed}. Source: {source}."
+    return f"--algorithm {card.name}:defaults=paper selects: {listed}. Source: {card.source}."
 
 
 def _describe_link_weights(method: Any, docstring: str) -> str:

@@ -2,11 +2,13 @@
 
 import click
 
+from p2pkm.cli.options import option
+
 
 @click.command("animate", short_help="Animate a run from its folder.")
 @click.argument("run", metavar="RUN", type=click.Path())
-@click.option("--out", metavar="FILE", help="File .gif, or .mp4 with ffmpeg.  [default: RUN/figures/replay.gif]")
-@click.option("--fps", type=click.IntRange(1, 50), default=5, show_default=True, help="Frames per second.")
+@option("--out", metavar="FILE", help="File .gif, or .mp4 with ffmpeg.  [default: RUN/figures/replay.gif]")
+@option("--fps", type=click.IntRange(1, 50), default=5, show_default=True, help="Frames per second.")
 def animate(run: str, out: str | None, fps: int) -> int:
     """Animate a run from its folder: disagreement on the graph, and the movement of the centroids."""
     from pathlib import Path

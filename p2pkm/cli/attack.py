@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from p2pkm.cli.options import with_format
+from p2pkm.cli.options import option, with_format
 
 # Exit code if an attack exceeds the claim; the same as that of `verify` for a difference.
 _EXCEEDED = 6
@@ -14,18 +14,18 @@ _EXCEEDED = 6
 
 def _with_query(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that all attacks share."""
-    for option in (
+    for add in (
         with_format,
-        click.option("--out", metavar="FILE", help="Figure of bound and attack: a .png, .svg or .pdf file."),
-        click.option("--delta", type=float, default=1e-6, show_default=True,
-                     help="Delta of the guarantee; that of --algorithm has precedence."),
-        click.option("--trials", type=click.IntRange(1),
-                     help="Number of trials with the point, and without it.  [default: gossip 20000, private 50]"),
-        click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed."),
-        click.option("--devices", type=click.IntRange(1), help="Number of devices.  [default: 16]"),
-        click.option("--graph", default="ring", show_default=True, metavar="SPEC", help="Communication graph."),
+        option("--out", metavar="FILE", help="Figure of bound and attack: a .png, .svg or .pdf file."),
+        option("--delta", type=float, default=1e-6, show_default=True,
+               help="Delta of the guarantee; that of --algorithm has precedence."),
+        option("--trials", type=click.IntRange(1),
+               help="Trials with the point, and as many without it.  [default: gossip 20000, private 50]"),
+        option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed."),
+        option("--devices", type=click.IntRange(1), help="Number of devices.  [default: 16]"),
+        option("--graph", default="ring", show_default=True, metavar="SPEC", help="Communication graph."),
     ):  # fmt: skip
-        function = option(function)
+        function = add(function)
     return function
 
 
@@ -41,11 +41,9 @@ def attack() -> None:
 
 @attack.command("gossip", short_help="Attack an average of noisy values.")
 @_with_query
-@click.option("--gossips", type=click.IntRange(1, 1000), default=10, show_default=True, help="Turns of the average.")
-@click.option(
-    "--mu", type=float, default=1.0, show_default=True, help="Parameter mu of the noise of each device alone."
-)
-@click.option("--receiver", type=click.IntRange(0), default=0, show_default=True, help="Attacking device.")
+@option("--gossips", type=click.IntRange(1, 1000), default=10, show_default=True, help="Turns of the average.")
+@option("--mu", type=float, default=1.0, show_default=True, help="Parameter mu of the noise of each device alone.")
+@option("--receiver", type=click.IntRange(0), default=0, show_default=True, help="Attacking device.")
 def gossip_command(gossips: int, mu: float, receiver: int, form: str, **options: Any) -> int:
     """Attack an average over the graph of values to which each device has added noise.
 
@@ -59,15 +57,15 @@ def gossip_command(gossips: int, mu: float, receiver: int, form: str, **options:
 
 @attack.command("private", short_help="Attack real runs of the method private.")
 @_with_query
-@click.option(
+@option(
     "--algorithm",
     default="private:epsilon=1,radius=1",
     show_default=True,
     metavar="SPEC",
     help="Method with its parameters.",
 )
-@click.option("-k", "--clusters", type=click.IntRange(1), default=16, show_default=True, help="Number of clusters.")
-@click.option("--features", type=click.IntRange(1), default=2, show_default=True, help="Number of features.")
+@option("-k", "--clusters", type=click.IntRange(1), default=16, show_default=True, help="Number of clusters.")
+@option("--features", type=click.IntRange(1), default=2, show_default=True, help="Number of features.")
 def private_command(algorithm: str, clusters: int, features: int, form: str, **options: Any) -> int:
     """Play whole runs of private with and without one point; no data are needed.
 

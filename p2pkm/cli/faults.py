@@ -2,6 +2,8 @@
 
 import click
 
+from p2pkm.cli.options import option
+
 
 @click.command(
     "faults",
@@ -9,15 +11,15 @@ import click
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.argument("spec", metavar="SPEC")
-@click.option("--graph", default="ring", show_default=True, metavar="SPEC", help="Graph of the run.")
-@click.option("--devices", type=click.IntRange(1), help="Number of devices, without the server.  [default: 16]")
-@click.option("--rounds", type=click.IntRange(0), default=150, show_default=True, help="Last round of the trace.")
-@click.option("--turns", type=click.IntRange(1, 1000), default=1, show_default=True, help="Turns of a round in which "
+@option("--graph", default="ring", show_default=True, metavar="SPEC", help="Graph of the run.")
+@option("--devices", type=click.IntRange(1), help="Number of devices, without the server.  [default: 16]")
+@option("--rounds", type=click.IntRange(0), default=150, show_default=True, help="Last round of the trace.")
+@option("--turns", type=click.IntRange(1, 1000), default=1, show_default=True, help="Turns of a round in which "
               "message faults are drawn; 1: once per round.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed of graph and faults.")
-@click.option("--server", is_flag=True, help="Star of a method with a server, as an additional device.")
-@click.option("--out", metavar="FILE.jsonl", help="File of the trace.  [default: standard output]")
-def faults(  # noqa: PLR0913 - one parameter per option
+@option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed of graph and faults.")
+@option("--server", is_flag=True, help="Star of a method with a server, as an additional device.")
+@option("--out", metavar="FILE.jsonl", help="File of the trace.  [default: standard output]")
+def faults(
     spec: str, graph: str, devices: int | None, rounds: int, turns: int, seed: int, server: bool, out: str | None
 ) -> int:
     """Write the faults of SPEC, such as loss=0.1,dropout=0.02, as a trace: one JSON object per line.

@@ -20,7 +20,7 @@ _EXAMPLES = (
     ("mpirun -n 16 python -m p2pkm --graph ring", "one device per MPI rank, bit-identical results"),
 )
 _COMMANDS = {
-    "Run": ("run", "compare", "sweep", "bench", "resume", "verify"),
+    "Run": ("run", "compare", "study", "sweep", "bench", "resume", "verify"),
     "Inspect": ("data", "algorithms", "topology", "plan", "report", "predict", "animate", "attack", "privacy",
                 "faults"),
     "Setup": ("help", "doctor", "compile"),
@@ -149,7 +149,9 @@ def _list_values(hint: Any) -> list[str]:
     """List the values of a type such as ``float | Literal["auto"] | None``; empty if any value is possible."""
     types = (hint, *get_args(hint))
     values = [str(value) for kind in types if get_origin(kind) is Literal for value in get_args(kind)]
-    return values + ["or a number"] * (int in types or float in types) if values else []
+    if values and (int in types or float in types):
+        values.append("or a number")
+    return values
 
 
 def _list_specs(
@@ -296,4 +298,5 @@ _LISTS: dict[str, Callable[[], Iterable[str]]] = {
     "stream": _list_class("p2pkm.data.stream", "DataStream"),
     "byzantine": _list_class("p2pkm.channel.byzantine", "Byzantine"),
     "quantize": _list_class("p2pkm.channel.quantization", "Quantization"),
+    "compress": _list_class("p2pkm.channel.compression", "Compression"),
 }

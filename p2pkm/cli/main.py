@@ -8,10 +8,10 @@ import io
 import os
 import re
 import sys
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, NoReturn
 
-from p2pkm.core.errors import DataError, ExperimentError, NetworkError, P2PKMError
+from p2pkm.core.errors import DataError, ExperimentError, NetworkError, P2PKMError, command_line
 
 # With these, rank 0 prints and exits without MPI, so the other ranks must not wait for an order.
 _PRINT_ONLY = {"--help", "-h", "--help-all", "--version"}
@@ -21,6 +21,11 @@ _KEPT_CHARACTERS = 1_500
 
 def main(arguments: list[str] | None = None, *, alone: bool = False) -> int:
     """Run the command line on this rank and return the exit code; alone: whether the process does nothing else."""
+    with command_line():
+        return _main(arguments, alone=alone)
+
+
+def _main(arguments: list[str] | None, *, alone: bool) -> int:
     from p2pkm.core.mpi_environment import THREADS, expected_rank, launched
     from p2pkm.engine.signals import code_of
 
@@ -79,8 +84,6 @@ def _run_command_line(arguments: list[str], *, alone: bool) -> int:
 
         from p2pkm.cli.run import command
     try:
-        _require_values(command, arguments)
-        _reject_repeats(command, arguments)
         code = command.main(arguments, prog_name="p2pkm", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -108,70 +111,20 @@ def _run_command_line(arguments: list[str], *, alone: bool) -> int:
     return code or 0
 
 
-def _require_values(command: Any, arguments: list[str]) -> None:
-    """Reject an option that is followed by another option instead of its value."""
-    import click
-
-    pending = [command]
-    takes_value: dict[str, bool] = {}
-    while pending:
-        current = pending.pop()
-        pending += getattr(current, "commands", {}).values()
-        for option in (option for option in current.params if isinstance(option, click.Option)):
-            takes_value |= dict.fromkeys((*option.opts, *option.secondary_opts), not option.is_flag)
-    for name, following in pairwise(arguments):
-        if takes_value.get(name) and following in takes_value:
-            raise click.UsageError(
-                f"{name} is followed by {following}; expected a value. Use {name} VALUE, or remove it"
-            )
-
-
-def _reject_repeats(command: Any, arguments: list[str]) -> None:
-    """Reject two lists for one option, of which click would drop the first in silence.
-
-    Other options may be repeated, so that a command line can be completed by options that replace earlier ones.
-    """
-    import click
-
-    remaining = iter(arguments)
-    for argument in remaining:
-        if not isinstance(command, click.Group) or argument not in command.commands:
-            remaining = chain((argument,), remaining)
-            break
-        command = command.commands[argument]
-    options = {
-        name: option
-        for option in command.params
-        if isinstance(option, click.Option) and not option.is_flag
-        for name in option.opts
-    }
-    lists: dict[str, str] = {}
-    for argument in remaining:
-        is_long = argument.startswith("--")
-        name = argument.partition("=")[0] if is_long else argument[:2]
-        if argument == "--" or (option := options.get(name)) is None:
-            continue
-        value = next(remaining, "") if argument == name else argument[len(name) + is_long :]
-        if option.metavar != "LIST" or option.multiple:
-            continue
-        known = lists.setdefault(name, value)
-        if known != value:
-            raise click.UsageError(
-                f"{name} is set twice, to {known} and to {value}; expected one list. Use {name} {known},{value}"
-            )
-
-
 def _suggest(error: Any, arguments: list[str]) -> None:
     """Suggest commands if one is misspelled, which not every version of click does, and new names of options."""
     import click
 
-    from p2pkm.core.spec import renamed, suggest
+    from p2pkm.core.spec import explain_removed, renamed, suggest
 
     old = error.option_name if isinstance(error, click.NoSuchOption) else ""
     parts = "=".join(arguments).split("=")
     value = dict(pairwise(parts)).get(old)
     if new := renamed(old[2:], value):
         error.message = f"No such option: {old}. It is called --{new.replace('_', '-')} now."
+        error.possibilities = None
+    if removed := explain_removed(old[2:]):
+        error.message = f"No such option: {old}. {removed}"
         error.possibilities = None
     known = getattr(getattr(getattr(error, "ctx", None), "command", None), "commands", {})
     misspelled = re.match(r"No such command '(.*?)'", error.message)

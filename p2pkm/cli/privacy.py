@@ -4,14 +4,14 @@ import json
 
 import click
 
-from p2pkm.cli.options import with_format
+from p2pkm.cli.options import option, with_format
 
 
 @click.group(
     "privacy", short_help="Add up the privacy loss of runs.", context_settings={"help_option_names": ["-h", "--help"]}
 )
 def privacy() -> None:
-    """Add up the privacy loss of runs of the methods private and feddp."""
+    """Add up the privacy loss of runs of methods with a guarantee."""
 
 
 @privacy.command(
@@ -20,10 +20,10 @@ def privacy() -> None:
     epilog="Exit codes: 0 done, 2 wrong command line, 3 not a run folder, or a run without a guarantee.",
 )
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@click.option("--delta", type=float, help="Delta of the total.  [default: the largest one of the runs]")
+@option("--delta", type=float, help="Delta of the total.  [default: the largest one of the runs]")
 @with_format
 def budget_command(runs: tuple[str, ...], delta: float | None, form: str) -> int:
-    """Add up the privacy loss of runs of private and feddp on the same points, and say what may be published.
+    """Add up the privacy loss of runs on the same points, and say what may be published.
 
     RUN is a run folder, or a folder of several runs, such as that of --seeds. A copy of a run counts once.
     """

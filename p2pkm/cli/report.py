@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from p2pkm.cli.options import with_format
+from p2pkm.cli.options import option, with_format
 
 
 @click.command(
@@ -14,7 +14,7 @@ from p2pkm.cli.options import with_format
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.argument("folder", metavar="RUN|COMPARISON|STUDY", type=click.Path(path_type=Path))
-@click.option(
+@option(
     "--out",
     metavar="FILE",
     type=click.Path(path_type=Path),

@@ -7,10 +7,8 @@ from textwrap import fill
 from typing import Any, NamedTuple, TextIO
 
 from p2pkm.core.mpi_environment import launched
-from p2pkm.core.units import NOT_KEPT, count, format_value
+from p2pkm.core.units import NOT_KEPT, count
 
-# Smallest --min-cluster-size that keeps single points out of messages.
-_SUPPRESSED = 2
 # Seconds between two plain lines of progress.
 _PAUSE = 3.0
 
@@ -28,7 +26,9 @@ def show(summary: dict[str, Any], notes: list[str], file: TextIO, *, verbose: bo
     """Print the summary table: with rich on a terminal, aligned text otherwise."""
     from p2pkm.metrics.closing_table import group_summary_rows
 
-    rows = group_summary_rows(summary, notes)
+    failure = summary.get("failure")
+    # The first line says it already.
+    rows = group_summary_rows(summary, [note for note in notes if note != failure])
     lines = list(_list_lines([row for row in rows if verbose or not row.is_verbose]))
     n_hidden = 0 if verbose else sum(row.is_verbose for row in rows)
     title, ending = _title(summary), _ending(summary, n_hidden)
@@ -41,6 +41,8 @@ def show(summary: dict[str, Any], notes: list[str], file: TextIO, *, verbose: bo
 
 def _title(summary: dict[str, Any]) -> str:
     method = summary["algorithm"].split(":")[0]
+    if summary.get("failure"):
+        return f"{method}: {summary['failure']}."
     clusters, devices = count(summary["clusters"], "cluster"), count(summary["devices"], "device")
     processes = count(summary["ranks"], "process", "es")
     seconds = f"{summary['wall_seconds']:.2f} s, {processes}"
@@ -104,6 +106,7 @@ def next_steps(summary: dict[str, Any]) -> str:
 {fill("Summary: " + " ".join(describe_run(summary)), 118)}
 
 What to try next
+  python -m p2pkm --coupling links                 a clustering for each device: compare the test cost
   python -m p2pkm --graph star                     another graph; p2pkm help graph lists all
   python -m p2pkm --init local                     initial centroids from local points: a poor local minimum
   python -m p2pkm --data mine.csv -k 5             points from a file
@@ -114,18 +117,18 @@ What to try next
 
 
 def describe_run(summary: dict[str, Any]) -> list[str]:
-    """Describe a run, one sentence per metric: devices, messages, disclosed points, cost ratio, local-only baseline."""
-    from p2pkm.metrics.closing_rows import format_ratio, format_size
+    """Describe a run, one sentence per metric, such as messages, disclosed points and cost ratio."""
+    from p2pkm.metrics.closing_rows import format_messages, format_ratio
 
     messages, disclosed = summary["messages"], summary["raw_points_disclosed"]
     ratio, local_only = summary["ratio_mean"], summary["ratio_local_only"]
     devices, clusters = count(summary["devices"], "device"), count(summary["clusters"], "cluster")
     sentences = [f"{devices} ({_place(summary)}) computed {clusters}."]
     if messages:
-        sentences.append(f"They sent {count(messages, 'message')} with {format_size(summary['bytes'])} over the links.")
+        sentences.append(f"They sent {count(messages, 'message')}: {format_messages(summary)[1]}.")
     else:
         sentences.append("Nothing was sent.")
-    sentences.append(_describe_disclosure(disclosed, summary["min_cluster_size"] or 0))
+    sentences.append(_describe_disclosure(disclosed))
     if ratio is None:
         sentences.append("The result was not compared with central k-means.")
     else:
@@ -134,17 +137,21 @@ def describe_run(summary: dict[str, Any]) -> list[str]:
         )
     if local_only is not None:
         sentences.append(f"Without communication they would cost {format_ratio(local_only)} times as much.")
+    common = summary["test_ratio_common"]
+    if common is not None:
+        sentences.append(
+            f"On test points of its own, a device has {format_ratio(common)} times the cost of central k-means."
+        )
     return sentences
 
 
-def _describe_disclosure(disclosed: int | None, min_cluster_size: int) -> str:
+def _describe_disclosure(disclosed: int | None) -> str:
     if disclosed is None:
         return "Points sent unchanged were not counted: there are too many points."
     if disclosed == 0:
         return "No point was sent unchanged; docs/howto/measure-disclosure.md explains what messages still reveal."
     points = "1 point was" if disclosed == 1 else f"{disclosed:,} points were"
-    advice = "; --min-cluster-size 2 suppresses such clusters" if min_cluster_size < _SUPPRESSED else ""
-    return f"{points} sent unchanged, as centroids of clusters of one point{advice}."
+    return f"{points} sent unchanged."
 
 
 def _place(summary: dict[str, Any]) -> str:
@@ -161,20 +168,30 @@ class Progress:
 
     def __init__(self, method: str, rounds: int, *, quiet: bool, verbose: bool) -> None:
         self._method, self._rounds, self._quiet, self._verbose = method, rounds, quiet, verbose
-        self._shown = time.monotonic()
+        self._shown: float | None = None
+        self._has_begun = False
         self._live = Live()
         self._terminal = sys.stderr.isatty() and not launched()
 
     def __call__(self, record: dict[str, Any]) -> None:
         """Show a record, at most every few seconds."""
-        is_due = self._verbose or time.monotonic() - self._shown > (0.1 if self._terminal else _PAUSE)
+        self._has_begun |= record["stage"] == self._method
+        # Stages after the method are short: their line would stand directly above the summary.
+        if self._has_begun and record["stage"] != self._method and not self._verbose:
+            return
+        from p2pkm.metrics.closing_rows import format_ratio
+
+        now = time.monotonic()
+        if self._shown is None:  # The seconds of preparation tell nothing about those of the rounds.
+            self._shown = now
+        is_due = self._verbose or now - self._shown > (0.1 if self._terminal else _PAUSE)
         if self._quiet or not is_due:
             return
-        self._shown = time.monotonic()
-        ratio = format_value(record["ratio_mean"])
+        self._shown = now
+        ratio = "-" if record["ratio_mean"] is None else format_ratio(record["ratio_mean"])
         # --rounds limits the method, not the initialization.
         limit = f" (of at most {self._rounds})" if record["stage"] == self._method else ""
-        state = f"ratio {ratio}, {record['converged']} converged, {record['bytes']:,} bytes"
+        state = f"ratio {ratio}, {record['converged']} converged, {record['bytes']:,} plain bytes"
         line = f"{record['stage']} round {record['round']}{limit}: {state}"
         if self._verbose or not self._terminal:
             print(line, file=sys.stderr, flush=True)

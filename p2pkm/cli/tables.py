@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from p2pkm.cli.options import with_format
+from p2pkm.cli.options import option, with_format
 from p2pkm.engine.run_options import OPTIONS
 
 # Options of a run that describe a file instead of its columns; `p2pkm.data.new_rows.FORMAT`.
-_FORMAT = ("na", "decimal", "thousands", "separator", "encoding", "sheet", "header")
+_FORMAT = ("na", "decimal", "thousands", "separator", "encoding", "sheet", "header", "dates", "rename", "skip_rows")
 _COLUMNS = [
     name
     for name, declared in OPTIONS.items()
@@ -28,7 +28,7 @@ def _with_options(*names: str) -> Callable[[_Command], _Command]:
     def add(function: _Command) -> _Command:
         for name in names:
             flag = f"--{name.replace('_', '-')}"
-            function = click.option(flag, name, metavar=OPTIONS[name].metavar, help=OPTIONS[name].help)(function)
+            function = option(flag, name, metavar=OPTIONS[name].metavar, help=OPTIONS[name].help)(function)
         return function
 
     return add
@@ -58,18 +58,21 @@ def data(table: str, form: str, **options: Any) -> int:
 )
 @click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
 @click.argument("table", metavar="FILE")
-@click.option(
-    "--device", metavar="NAME", help="Device whose centroids are used.  [default: that of each row, if known]"
+@option("--device", metavar="NAME", help="Device whose centroids are used.  [default: that of each row, if known]")
+@option("--common", is_flag=True, help="Use the centroids of lowest pooled cost for all rows.")
+@option(
+    "--neighbors",
+    metavar="LIST",
+    help="Neighbors, in the run, of a device that was not in it, which gets centroids of its own.",
 )
-@click.option("--common", is_flag=True, help="Use the centroids of lowest pooled cost for all rows.")
-@click.option("--keep", metavar="LIST", help="Columns to copy.  [default: those of the run]")
+@option("--keep", metavar="LIST", help="Columns to copy.  [default: those of the run]")
 @_with_options(*_FORMAT)
-@click.option("--any-range", is_flag=True, help="Accept values far outside of the range in the run.")
-@click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="CSV file.  [default: print]")
+@option("--any-range", is_flag=True, help="Accept values far outside of the range in the run.")
+@option("--out", metavar="FILE", type=click.Path(path_type=Path), help="CSV file.  [default: print]")
 @with_format
-def predict(  # noqa: PLR0913 - one parameter for each option
-    run: Path, table: str, device: str | None, common: bool, keep: str | None, any_range: bool, out: Path | None,
-    form: str, **options: Any,
+def predict(
+    run: Path, table: str, device: str | None, common: bool, neighbors: str | None, keep: str | None, any_range: bool,
+    out: Path | None, form: str, **options: Any,
 ) -> int:  # fmt: skip
     """Assign new rows to the clusters of a run, in the units of its table.
 
@@ -80,7 +83,14 @@ def predict(  # noqa: PLR0913 - one parameter for each option
     from p2pkm.experiments.predict import predict_rows, write_prediction
 
     prediction = predict_rows(
-        run, table, device=device, common=common, keep=keep, check_ranges=not any_range, form=options
+        run,
+        table,
+        device=device,
+        common=common,
+        neighbors=neighbors,
+        keep=keep,
+        check_ranges=not any_range,
+        form=options,
     )
     for note in prediction.notes:
         print_note(note)

@@ -7,15 +7,13 @@ from typing import Any
 import click
 
 from p2pkm.cli.completion import complete
-from p2pkm.cli.options import with_format
+from p2pkm.cli.options import option, with_format
 
 
 def _with_size(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that a graph is built with."""
-    function = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")(
-        function
-    )
-    return click.option("--devices", type=click.IntRange(1), help="Number of devices.  [default: 16]")(function)
+    function = option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")(function)
+    return option("--devices", type=click.IntRange(1), help="Number of devices.  [default: 16]")(function)
 
 
 def _on_graph(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,12 +22,12 @@ def _on_graph(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _PREDICTION_OPTIONS: list[Callable[..., Any]] = [
-    click.option("--coupling", type=float, help="Coupling at which GTVMin is predicted.  "
+    option("--coupling", type=float, help="Coupling at which GTVMin is predicted.  "
                  "[default: as in a run]"),
-    click.option("--alpha", type=float, help="Link strength instead of --coupling; requires --points and --clusters."),
-    click.option("--points", type=int, help="Number of points of all devices, for --alpha and the expected excess."),
-    click.option("-k", "--clusters", type=int, help="Number of clusters, for --alpha and the expected excess."),
-    click.option("--decay", type=float, default=0.95, show_default=True, help="Decay of the effective number of "
+    option("--alpha", type=float, help="Link strength instead of --coupling; requires --points and --clusters."),
+    option("--points", type=int, help="Number of points of all devices, for --alpha and the expected excess."),
+    option("-k", "--clusters", type=int, help="Number of clusters, for --alpha and the expected excess."),
+    option("--decay", type=float, default=0.95, show_default=True, help="Decay of the effective number of "
                  "neighbors: weight of a device's past in the next round."),
     with_format,
 ]  # fmt: skip
@@ -37,8 +35,8 @@ _PREDICTION_OPTIONS: list[Callable[..., Any]] = [
 
 def _with_predictions(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of predictions on a graph."""
-    for option in reversed(_PREDICTION_OPTIONS):
-        function = option(function)
+    for add in reversed(_PREDICTION_OPTIONS):
+        function = add(function)
     return function
 
 
@@ -85,7 +83,7 @@ def describe_command(form: str, **options: Any) -> int:
 @click.argument("graphs", metavar="GRAPH GRAPH...", nargs=-1, required=True, shell_complete=complete)
 @_with_size
 @_with_predictions
-@click.option("--out", metavar="FILE", help="Figure: a .png, .svg or .pdf file.")
+@option("--out", metavar="FILE", help="Figure: a .png, .svg or .pdf file.")
 def compare_command(graphs: tuple[str, ...], form: str, out: str | None, **options: Any) -> int:
     """Measure several graphs, such as ring torus one-peer-exponential, in one table.
 
@@ -101,7 +99,7 @@ def compare_command(graphs: tuple[str, ...], form: str, out: str | None, **optio
 
 @topology.command("draw")
 @_on_graph
-@click.option("--out", metavar="FILE", help="Figure: a .png, .svg or .pdf file.  [default: NAME-DEVICES.png]")
+@option("--out", metavar="FILE", help="Figure: a .png, .svg or .pdf file.  [default: NAME-DEVICES.png]")
 def draw_command(graph: str, devices: int | None, seed: int, out: str | None) -> int:
     """Draw a graph, with devices colored by their number of links."""
     from p2pkm.experiments.graphs.graph_report import draw_graph
@@ -112,19 +110,17 @@ def draw_command(graph: str, devices: int | None, seed: int, out: str | None) ->
 
 @topology.command("leaks", short_help="Information that devices gain from one average.")
 @_on_graph
-@click.option("--gossips", type=int, default=10, show_default=True, help="Turns of the average.")
-@click.option(
-    "--method", default="consensus", show_default=True, help="Averaging method: consensus, pushsum or tracking."
-)
-@click.option("--receivers", metavar="LIST", help="Receiving devices, such as 0,3-5.  [default: all]")
-@click.option("--public", metavar="LIST", help="Devices whose final rows are public.")
-@click.option(
+@option("--gossips", type=int, default=10, show_default=True, help="Turns of the average.")
+@option("--method", default="consensus", show_default=True, help="Averaging method: consensus, pushsum or tracking.")
+@option("--receivers", metavar="LIST", help="Receiving devices, such as 0,3-5.  [default: all]")
+@option("--public", metavar="LIST", help="Devices whose final rows are public.")
+@option(
     "--faults",
     metavar="SPEC",
     help="Fault model or trace.jsonl, as of a run; applied to the initial exchange and round 1.",
 )
-@click.option("--stale-policy", metavar="SPEC", help="Use of outdated tables: keep:age=N or drop.")
-@click.option("--out", metavar="FILE", help="Figure: a .png, .svg or .pdf file.")
+@option("--stale-policy", metavar="SPEC", help="Use of outdated tables: keep:age=N or drop.")
+@option("--out", metavar="FILE", help="Figure: a .png, .svg or .pdf file.")
 @with_format
 def leaks_command(form: str, out: str | None, **options: Any) -> int:
     """Compute exactly what each device learns about every other device from one average by gossip.

@@ -68,6 +68,7 @@ class Stream(IntEnum):
     SHUFFLE = 61
     VIEW = 62
     HEAD = 63
+    BURST = 64
 
 
 class Kernels(Protocol):
@@ -211,6 +212,8 @@ class Devices:
         Number of points of all devices together.
     total_weight : float
         Total weight of these points (their number, if unweighted).
+    weighted : bool
+        Whether any point of the system has a weight other than 1.
     data_std : float
         Square root of the total variance of the pooled points.
     kernels : Kernels
@@ -228,7 +231,7 @@ class Devices:
     grid : Grid or None
         Grid of the centroid moves, for methods that support it; None: moves are not rounded.
     secrets : Secrets or None
-        Keys of unpredictable draws, for methods with the trait `draws_secrets`; None for all other methods.
+        Keys of unpredictable draws, for methods with the trait `guarantee`; None for all other methods.
     neighbor_mean_weights : float64[e] or None
         Mean weight of the active links of the neighbor, at each edge; None: all links have the same weight.
     """
@@ -253,6 +256,7 @@ class Devices:
     hops: int
     total_points: int
     total_weight: float
+    weighted: bool
     data_std: float
     kernels: Kernels
     round: int

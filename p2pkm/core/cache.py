@@ -1,6 +1,5 @@
 """Cache of results that several runs of a study share, such as data sets and central k-means."""
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
@@ -59,14 +58,3 @@ def memoize_in_study(kind: str, key: Callable[[], Hashable], make: Callable[[], 
     while len(cache) > keep:
         cache.popitem(last=False)
     return cache[name]
-
-
-def digest(*arrays: Any) -> bytes:
-    """Compute the SHA-256 of the types, shapes and bits of arrays."""
-    import numpy as np
-
-    sha256 = hashlib.sha256()
-    for array in arrays:
-        sha256.update(f"{array.dtype.str}{array.shape}".encode())
-        sha256.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return sha256.digest()

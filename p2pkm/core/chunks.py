@@ -35,22 +35,43 @@ class Chunk(NamedTuple):
     labels: Integers
 
 
-def label(devices: Devices, centroids: Floats, through: Floats | None = None) -> Iterator[Chunk]:
+def label(
+    devices: Devices, centroids: Floats, through: Floats | None = None, penalties: Floats | None = None
+) -> Iterator[Chunk]:
     """Label the points of every device by its centroids, float64[n, k, d], chunk by chunk.
 
     With `through`, float64[n, q, d], each point is first assigned to the nearest row of `through`, and gets the label
     of the centroid nearest to that row. The losses are then those of the rows of `through`.
+
+    With `penalties`, float64[n, k] and at least 0, a point gets the label with the least sum of squared distance and
+    penalty. The losses are then those of these sums.
     """
     points, weights, offsets = devices.kernel_inputs
     first = centroids if through is None else np.ascontiguousarray(through)
     nearest = None if through is None else _nearest_centroids(devices, first, centroids)
+    if penalties is not None:
+        first = add_penalties(centroids, penalties)
     for span, rows in iter_chunks(offsets):
         chunk_offsets = offsets[span.start : span.stop + 1] - rows.start
-        losses, labels = devices.kernels.losses(points[rows], weights[rows], chunk_offsets, first[span])
+        chunk_points = points[rows] if penalties is None else widen(points[rows])
+        losses, labels = devices.kernels.losses(chunk_points, weights[rows], chunk_offsets, first[span])
         if nearest is not None:
             owner = np.repeat(np.arange(span.start, span.stop), np.diff(chunk_offsets))
             labels = np.where(labels < 0, -1, nearest[owner, np.maximum(labels, 0)])
         yield Chunk(span, rows, chunk_offsets, losses, labels)
+
+
+def widen(points: NDArray[Any]) -> NDArray[Any]:
+    """Add a coordinate that is 0 to points, [m, d], for `add_penalties`."""
+    return np.column_stack((points, np.zeros(len(points), points.dtype)))
+
+
+def add_penalties(centroids: Floats, penalties: Floats) -> Floats:
+    """Add a coordinate whose square is the penalty to centroids, float64[n, k, d]; absent rows stay +inf.
+
+    The squared distance from a point, whose additional coordinate is 0, then contains the penalty.
+    """
+    return np.dstack((centroids, np.where(centroids[:, :, 0] < np.inf, np.sqrt(penalties), np.inf)))
 
 
 def _nearest_centroids(devices: Devices, local: Floats, models: Floats) -> Integers:

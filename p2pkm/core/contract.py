@@ -12,6 +12,7 @@ from p2pkm.core.batch import Devices, Integers
 from p2pkm.core.errors import ContractError
 from p2pkm.core.messages import DenseMessages, SparseMessages
 from p2pkm.core.protocols import OnGraph
+from p2pkm.core.traits import MessageContent
 
 # Methods of this package are covered by tests; those of other packages are checked in every call.
 _BUILTIN = "p2pkm."
@@ -73,6 +74,37 @@ def check_messages(messages: Any, devices: Devices) -> None:
         refuse("message", type(messages).__name__, "DenseMessages or SparseMessages")
 
 
+def check_transformed(name: str, before: Any, after: Any, devices: Devices) -> None:
+    """Check the messages that a transform returns; NaN is accepted where it was in the messages that it received."""
+    try:
+        check_messages(after, devices)
+        if _has_nan(after) and not _has_nan(before):
+            _refuse_nan("message")
+    except ContractError as error:
+        text = str(error).replace("message returned", "outgoing returned", 1)
+        raise ContractError(f"{name}: {text}, as in p2pkm.core.messages") from None
+
+
+def _has_nan(messages: Any) -> bool:
+    """Return whether a row that is sent contains NaN."""
+    if isinstance(messages, SparseMessages):
+        return bool(np.isnan(messages.tables.flat()).any())
+    return _have_nan(messages.values, messages.rows)
+
+
+def _have_nan(values: Any, rows: Integers) -> bool:
+    """Return whether the first rows of tables contain NaN."""
+    return bool(np.isnan(values[np.arange(values.shape[1]) < rows[:, None]]).any())
+
+
+def _refuse_nan(function: str) -> None:
+    refuse(
+        function,
+        "tables with NaN in rows that are sent",
+        "finite numbers: receivers reject a table with NaN. Check divisions by the number of points, which may be 0",
+    )
+
+
 def _check_dense(messages: DenseMessages, devices: Devices) -> None:
     n = len(devices)
     expect("message", "values", messages.values, (n, None, None), np.floating)
@@ -81,6 +113,8 @@ def _check_dense(messages: DenseMessages, devices: Devices) -> None:
         expect("message", "edges", messages.edges, (len(devices.indices),), np.bool_)
     if messages.wire is not None:
         expect("message", "wire", messages.wire, (n,), np.integer)
+        if n and messages.wire.min() < 0:
+            refuse("message", f"wire {messages.wire.min()}", "encoded bytes of each table, at least 0")
     known = messages.senders
     if known is not None and not np.array_equal(known, np.flatnonzero(messages.rows >= 0)):
         refuse("message", f"senders {known}", "the positions of the devices with at least 0 rows, ascending, or None")
@@ -146,8 +180,14 @@ class _GuardedPeer:
             ) from error
 
     def message(self, state: Any, devices: Devices) -> Any:
-        call = super().message  # type: ignore[misc]
-        return _check_call(self, call, (state, devices), lambda messages: check_messages(messages, devices))
+        call, method = super().message, cast(Any, self)  # type: ignore[misc]
+
+        def check(messages: Any) -> None:
+            check_messages(messages, devices)
+            if _sends_numbers(method) and _has_nan(messages):
+                _refuse_nan("message")
+
+        return _check_call(self, call, (state, devices), check)
 
     def update(self, state: Any, inbox: Any, devices: Devices) -> Any:
         call = super().update  # type: ignore[misc]
@@ -157,6 +197,7 @@ class _GuardedPeer:
         method: Any = self
         shape = (None, None) if self.any_shape else (method.k, devices.d)
         check_state(function, state, len(devices), *shape)
+        _check_numbers(function, state.centroids)
 
 
 class _GuardedServer:
@@ -165,12 +206,34 @@ class _GuardedServer:
     any_shape: bool
 
     def report(self, clients: Devices, model: Any) -> Any:
-        call = super().report  # type: ignore[misc]
-        return _check_call(self, call, (clients, model), lambda report: check_report(report, len(clients), clients.d))
+        call, method = super().report, cast(Any, self)  # type: ignore[misc]
+
+        def check(report: Any) -> None:
+            check_report(report, len(clients), clients.d)
+            if _sends_numbers(method) and _have_nan(report.values, report.rows):
+                _refuse_nan("report")
+
+        return _check_call(self, call, (clients, model), check)
 
     def aggregate(self, server: Devices, tables: Any, model: Any) -> Any:
         call, method = super().aggregate, cast(Any, self)  # type: ignore[misc]
-        return _check_call(self, call, (server, tables, model), lambda model: check_model(model, method.k, server.d))
+        return _check_call(self, call, (server, tables, model), lambda model: self._check(model, method.k, server.d))
+
+    def _check(self, model: Any, k: int, d: int) -> None:
+        check_model(model, k, d)
+        _check_numbers("aggregate", model)
+
+
+def _sends_numbers(method: Any) -> bool:
+    """Return whether messages contain numbers, and not, for example, masked bits, some of which are a NaN."""
+    return method.traits.message_content is not MessageContent.OTHER
+
+
+def _check_numbers(function: str, centroids: Any) -> None:
+    """Reject centroids that are not a number; absent ones are +inf."""
+    if np.isnan(centroids).any():
+        place = tuple(int(number) for number in np.argwhere(np.isnan(centroids))[0])
+        refuse(function, f"centroids with NaN at {list(place)}", "finite numbers, or +inf in all columns if absent")
 
 
 def _check_call(method: Any, call: Callable[..., Any], args: tuple[Any, ...], check: Callable[[Any], None]) -> Any:

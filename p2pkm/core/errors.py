@@ -1,4 +1,78 @@
-"""Errors that a user can fix; each message names the value, the expected values and the fix."""
+"""Errors that a user can fix; each message names the value, the expected values and the fix.
+
+Messages are written with the options of the command line, such as ``--link-model wan``. An error that a Python program
+receives names the arguments instead: ``link_model='wan'``.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# Set while the command line runs, and inherited by its processes.
+_VARIABLE = "P2PKM_COMMAND_LINE"
+# Commands, which are not changed; an option whose argument in Python has another form, which follows it; an option and
+# the word after it.
+_COMMAND = r"(?:python -m p2pkm|(?<!\w)p2pkm|srun|mpirun|pip) .*?(?=[.;)](?:\s|$)|$)"
+_NAMED = r"(?<![\w-])--?[a-z][\w-]*(?: [^\s()]+)? \(in Python (?P<python>(?:[^()]|\([^()]*\))*)\)"
+_VALUE = r"'[^']*'|(?:[^\s,;:)]|[,;:](?=[^\s)]))+"
+_OPTION = rf"(?<![\w-])(?:--(?P<name>[a-z][a-z-]*[a-z])|-k(?= ))(?P<rest>[ =](?P<value>{_VALUE}))?"
+_MENTION = re.compile(f"(?P<command>{_COMMAND})|{_NAMED}|{_OPTION}")
+# Options that take no value, and words after other options that are not their values.
+_FLAGS = frozenset(
+    ("all-rounds", "allow-disconnected", "baselines", "common", "dry-run", "force", "groups", "plot",
+     "require-converged", "silhouette", "update-reference")
+)  # fmt: skip
+# Options whose values are texts even if they look like numbers or placeholders.
+_TEXTS = frozenset(("na", "rename"))
+_WORDS = frozenset(
+    ("and", "are", "as", "by", "cannot", "changes", "copies", "first", "for", "from", "if", "in", "instead", "is", "it",
+     "keeps", "may", "must", "names", "needs", "of", "on", "only", "or", "otherwise", "reached", "removes", "require",
+     "requires", "runs", "shows", "so", "than", "that", "the", "to", "which", "with", "without")
+)  # fmt: skip
+
+
+@contextmanager
+def command_line() -> Iterator[None]:
+    """Let errors name options as on the command line, in this process and in those that it starts."""
+    before = os.environ.get(_VARIABLE)
+    os.environ[_VARIABLE] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_VARIABLE]
+
+
+def name_arguments(message: str) -> str:
+    """Replace options of the command line by arguments of Python.
+
+    Examples
+    --------
+    >>> name_arguments("Remove --link-model, or use --schedule colored with --no-baselines")
+    "Remove link_model, or use schedule='colored' with baselines=False"
+    """
+    return _MENTION.sub(_name_argument, message)
+
+
+def _name_argument(match: re.Match[str]) -> str:
+    """Return the replacement of an option, or a command unchanged."""
+    if match["command"] is not None:
+        return match[0]
+    if match["python"] is not None:
+        return match["python"]
+    option, rest, value = match["name"] or "clusters", match["rest"] or "", match["value"] or ""
+    if option.startswith("no-"):
+        return option.removeprefix("no-").replace("-", "_") + "=False" + rest
+    name = option.replace("-", "_")
+    if not value or option in _FLAGS or value in _WORDS or re.match(r"\(|-(?![0-9])", value):
+        return name + _MENTION.sub(_name_argument, rest)
+    # The end of a sentence is not part of the value.
+    end = "." if value.endswith(".") and value != "." else ""
+    value = value.removesuffix(end)
+    is_unquoted = option not in _TEXTS and (value.isupper() or re.fullmatch(r"-?[0-9.\\]*[0-9]", value))
+    is_literal = is_unquoted or value.startswith(("'", '"'))
+    return f"{name}={value if is_literal else repr(value)}{end}"
 
 
 class P2PKMError(Exception):
@@ -15,6 +89,11 @@ class P2PKMError(Exception):
     """
 
     code = 1
+
+    def __str__(self) -> str:
+        """Return the message, with options as the user sets them: on the command line, or in Python."""
+        message = super().__str__()
+        return message if os.environ.get(_VARIABLE) else name_arguments(message)
 
 
 class ExperimentError(P2PKMError, ValueError):

@@ -22,6 +22,8 @@ class Known(NamedTuple):
         Smallest number of points of a client (a lower bound, if the partition is not known exactly).
     connected : bool
         Whether the graph is connected.
+    weighted : bool
+        Whether any point has a weight other than 1.
     """
 
     clients: int
@@ -30,6 +32,7 @@ class Known(NamedTuple):
     features: int
     least: int
     connected: bool
+    weighted: bool = False
 
     def fills(self, k: int) -> bool:
         """Return whether local k-means is guaranteed to find k clusters on every device."""

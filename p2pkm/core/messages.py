@@ -307,16 +307,6 @@ def pack_some(centroids: Floats, senders: Integers) -> tuple[Floats, Integers]:
     return values, rows
 
 
-def share_equal(centroids: Floats) -> Floats:
-    """Return centroids, float64[n, k, d]; if all devices have equal ones, a read-only view of one table, stride 0."""
-    table = centroids[:1].view(np.int64)
-    for block in blocks(len(centroids), centroids[0].size if len(centroids) else 1):
-        # Compared as integers, because all bits count.
-        if not np.array_equal(centroids[block].view(np.int64), np.broadcast_to(table, centroids[block].shape)):
-            return centroids
-    return np.broadcast_to(centroids[:1].copy(), centroids.shape) if len(centroids) else centroids
-
-
 def no_messages(n: int, rows: int, width: int) -> DenseMessages:
     """Create messages of n devices that are all silent."""
     return DenseMessages(np.zeros((n, rows, width)), np.full(n, -1))

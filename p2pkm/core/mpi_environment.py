@@ -12,6 +12,7 @@ _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 _LOCAL = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE")
 _STARTERS = {"OMPI_COMM_WORLD_SIZE": "Open MPI's mpirun", "MPI_LOCALNRANKS": "mpirun", "SLURM_STEP_NUM_TASKS": "srun",
              "PMIX_RANK": "a PMIx launcher"}  # fmt: skip
+_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID")
 _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
@@ -31,6 +32,11 @@ def check_threads() -> None:
 def launched() -> bool:
     """Return whether an MPI launcher started this process."""
     return any(name in os.environ for name in (*_SIZES, "PMIX_RANK"))
+
+
+def in_job() -> bool:
+    """Return whether this process belongs to an MPI launcher or to the job of a scheduler, which ends its processes."""
+    return launched() or any(name in os.environ for name in _JOBS)
 
 
 def expected_size() -> int:

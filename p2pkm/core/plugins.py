@@ -5,7 +5,7 @@ from typing import Any
 
 import topologies
 from p2pkm.core.errors import ExperimentError
-from topologies.plugins import GRAPHS, PluginError
+from topologies.plugins import GRAPHS, OF_GRAPHS, PluginError, Signature
 from topologies.plugins import extend as extend_plainly
 
 # Groups of entry points.
@@ -13,6 +13,12 @@ METHODS = "p2pkm.algorithms"
 INITS = "p2pkm.inits"
 PARTITIONS = "p2pkm.partitions"
 TRANSFORMS = "p2pkm.transforms"
+# Groups whose entries are functions; those of classes are checked where they are used.
+_SIGNATURES = {
+    GRAPHS: OF_GRAPHS,
+    INITS: Signature(("at",), "docs/howto/package-a-plugin.md"),
+    PARTITIONS: Signature(("table", "n"), "docs/howto/package-a-plugin.md"),
+}
 
 
 def extend(builtin: Mapping[str, Any], group: str, spec: str | None) -> dict[str, Callable[..., Any]]:
@@ -21,10 +27,11 @@ def extend(builtin: Mapping[str, Any], group: str, spec: str | None) -> dict[str
     Raises
     ------
     ExperimentError
-        If the requested plug-in cannot be imported, or two entries have the same name.
+        If the requested plug-in cannot be imported or does not take the arguments of its group, or two entries have
+        the same name.
     """
     try:
-        return extend_plainly(builtin, group, spec)
+        return extend_plainly(builtin, group, spec, _SIGNATURES.get(group))
     except PluginError as error:
         raise ExperimentError(str(error)) from error
 

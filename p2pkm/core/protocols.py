@@ -4,18 +4,26 @@
 whose defaults suit most methods, and declare `p2pkm.core.traits.MethodTraits`.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
+from functools import cache, wraps
+from inspect import isabstract
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, Union, get_args, get_origin
 
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.card import Card
+from p2pkm.core.errors import ContractError
 from p2pkm.core.expected_messages import EveryTurn, Known, Pattern, Reports
+from p2pkm.core.keywords import check_keywords
 from p2pkm.core.messages import DenseMessages, SparseMessages
 from p2pkm.core.traits import MethodTraits
 from p2pkm.core.validation import check_scalar
+
+# Beginning of the names of modules of this package.
+_PACKAGE = "p2pkm."
 
 
 class State(Protocol):
@@ -37,11 +45,13 @@ class State(Protocol):
 
     * `oscillating`, bool[n]: devices that do not converge but repeat a cycle. Default: none.
     * `edge_limit`, float64[e], last state of a stage: total variation above which a link yields. Default: never.
-    * `rehearsed`, float64[n, 2], last state of a stage: calibrated coupling, and the excess expected with it.
+    * `coupling`, float64[n] or None, last state of a stage: coupling from the points.
+    * `shares`, last state of a stage: its field `penalties`, float64[n, k], adds to squared distances in assignments.
+    * `edge_alpha`, float64[e], last state of a stage: strength of each link, if it was estimated.
+    * `edge_estimated`, float64[e] or None, last state of a run: estimated weight of each link, 1 for a usual one.
     * `edge_weight`, float64[e] or None, last state of a run: remaining strength of each link, 0 to 1 (None: all 1).
       Groups of a result are the components of the links above 1/2.
     * `group`, int64[n] or None, last state of a run: group of each device.
-    * `reverted`, bool[n], last state of a run: devices that returned to the initial centroids. Default: none.
     * `derived`, with the trait `derives_features`: NamedTuple of arrays [n, ...] and RaggedArrays [m, ...] for
       `Result.derived`; its field `features`, float64[m, D], replaces the points.
     * `held`, int64[n], server methods: number of rows that the server last aggregated, 0 at other devices.
@@ -128,6 +138,24 @@ def _is_scalar(kind: Any) -> bool:
     return get_origin(kind) is Literal or kind in (int, float, str, bool, NoneType)
 
 
+def _build_once(build: Callable[[Any], MethodTraits]) -> Callable[[Any], MethodTraits]:
+    """Return a function that builds the traits of a method at its first call, and returns them at later ones."""
+
+    @wraps(build)
+    def traits(method: Any) -> MethodTraits:
+        built: MethodTraits | None
+        try:
+            built = method._traits
+        except AttributeError:  # an empty slot
+            built = None
+        if built is None:
+            built = build(method)
+            object.__setattr__(method, "_traits", built)
+        return built
+
+    return traits
+
+
 class Objective:
     """Objective of a method, as evaluated by the monitor: losses of all devices plus penalties of all edges.
 
@@ -142,10 +170,10 @@ class Objective:
         """Return the factor of the local loss of every device in the objective, float64[n]."""
         return np.ones(len(devices))
 
-    def variation(self, devices: Devices, tables: Floats, slots: Integers) -> Floats | None:
+    def variation(self, devices: Devices, tables: Floats, slots: Integers, state: Any = None) -> Floats | None:
         """Compute the total variation of every link, float64[e], stored at its lower end; None: equation (4).
 
-        Parameters as in `p2pkm.kernels.reference.gtv`: tables of the batch and its neighbors.
+        Other parameters as in `p2pkm.kernels.reference.gtv`: tables of the batch and its neighbors.
         """
         return None
 
@@ -153,17 +181,46 @@ class Objective:
         """Compute the penalty of each edge, float64[e], given its total variation."""
         return np.zeros(len(devices.indices))
 
+    def add_terms(self, state: Any, devices: Devices) -> Floats | None:
+        """Compute what the objective adds to the local loss (6) of each device, float64[n]; None: nothing."""
+        return None
+
     def predict_excess(self, topology: Any, points: int) -> float | None:
         """Return the excess (mean cost ratio minus 1) predicted by theory; None without a theorem."""
+        return None
+
+    def divides_new_links(self, state: Any) -> Mask | None:
+        """Return how strong a link of a device that joins after the run is at each device of the run, bool[n].
+
+        True: alpha is divided by the root of the product of the degrees of both ends, False: it is that of the other
+        links. None: a device cannot join, because its update is not that of `p2pkm.metrics.adaptation`.
+        """
         return None
 
 
 class MethodBase:
     """Base class of methods, server methods and stages: hooks with defaults that suit most methods."""
 
+    # Traits that were declared as a property are built once for each method. The slot is not in `vars(method)`, so
+    # copies with changed parameters build them again.
+    __slots__ = ("__dict__", "__weakref__", "_traits")
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Build traits that are a property only once for each method."""
+        super().__init_subclass__(**options)
+        declared = vars(cls).get("traits")
+        if isinstance(declared, property) and declared.fget is not None:
+            cls.traits = property(_build_once(declared.fget))  # type: ignore[assignment, method-assign]
+
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        """Reject arrays and lists for parameters that are numbers or strings."""
+        """Reject missing functions, unknown keywords, and arrays and lists for numbers or strings."""
         kind: Any = cls
+        if isabstract(kind):
+            raise ContractError(
+                f"{cls.__name__} lacks {', '.join(sorted(kind.__abstractmethods__))}, which its base class leaves to "
+                "it. Define the function; docs/tutorial/write-a-method.md has a complete method"
+            )
+        check_keywords(kind.__init__, options, cls.__name__)
         scalars = _list_scalars(kind)
         for name, value in [*zip(scalars, args, strict=False), *options.items()]:
             if scalars.get(name):
@@ -176,6 +233,8 @@ class MethodBase:
         def k(self) -> int:
             """Number of clusters."""
 
+    # Facts for catalogue and documentation, a card for each name on the command line. None: from traits and docstring.
+    card: ClassVar[Card | tuple[Card, ...] | None] = None
     # Largest move of a converged device (or of the model of a server); 0: never converged.
     tol: float = 0.0
     # Whether messages are integers by default; set by `configure`, overruled by the user.
@@ -184,14 +243,16 @@ class MethodBase:
     @property
     def traits(self) -> MethodTraits:
         """Traits; every method declares them as a class variable, or as a property if they depend on parameters."""
-        raise NotImplementedError(
-            f"{type(self).__name__} does not declare its traits, a p2pkm.core.traits.MethodTraits"
-        )
+        raise ContractError(f"{type(self).__name__} does not declare its traits, a p2pkm.core.traits.MethodTraits")
 
     @property
     def objective(self) -> Objective | None:
         """Objective that the method minimizes, None if unknown. A class variable, or a property."""
         return None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the parameters for copies and other processes, without the traits."""
+        return vars(self)
 
     def with_k(self, k: int) -> Self:
         """Return the method with another number of clusters."""
@@ -203,6 +264,14 @@ class MethodBase:
         changed = object.__new__(type(self))
         vars(changed).update(vars(self), **changes)
         return changed
+
+    @property
+    def preferred(self) -> Mapping[str, Any]:
+        """Parameters that a run fills in unless something excludes them (`p2pkm.engine.conflicts`)."""
+        return {}
+
+    def check_parameters(self) -> None:
+        """Reject parameters that exclude each other, for `preferred`; other parameters were checked when created."""
 
     def configure(self, run: RunOutline) -> Self:
         """Return the method with defaults that depend on the run.
@@ -237,12 +306,17 @@ class MethodBase:
     def expected_messages(self, known: Known) -> Pattern | None:
         """Return the pattern of the messages, for `p2pkm plan`; None: unknown.
 
-        Default: k rows of d numbers to each neighbor in every turn.
+        Default: k rows of d numbers to each neighbor in every turn. For a class that defines `message` and leaves this
+        to the default, `plan` prints "about", because it cannot know.
         """
         return EveryTurn(self.k, known.features)
 
     def finds_all(self, known: Known, before: bool) -> bool:
-        """Return whether every device is guaranteed to end with k centroids; before: guaranteed at the start."""
+        """Return whether every device is guaranteed to hold k centroids from the first round; before: at the start.
+
+        Default: as at the start. For a class of another package that defines `message`, `plan` takes the default as
+        unknown, and prints "at most" for the bytes of rows that may be absent.
+        """
         return before
 
     def check(self, run: RunOutline, points: PointCount) -> None:
@@ -282,6 +356,25 @@ class OnGraph(MethodBase):
         """Objective of the method."""
         objective: Objective | None = self.method.objective
         return objective
+
+
+def declares(method: Any, name: str) -> bool:
+    """Check whether the class that sends the messages of a method declares them, instead of a class that it inherits.
+
+    A default of a base class holds for the methods of this package that leave it to the base. For the method of another
+    package it is a guess.
+
+    Parameters
+    ----------
+    method : Algorithm
+    name : {"expected_messages", "finds_all"}
+    """
+    while isinstance(method, OnGraph) and type(method).__module__.startswith(_PACKAGE):
+        method = method.method
+    bases = type(method).__mro__
+    sender = next((place for place, base in enumerate(bases) if vars(base).keys() & {"message", "report"}), 0)
+    declarer = next(place for place, base in enumerate(bases) if name in vars(base))
+    return declarer <= sender or bases[sender].__module__.startswith(_PACKAGE)
 
 
 class Algorithm(Protocol):
@@ -351,6 +444,14 @@ class ServerMethodBase(MethodBase):
 
     schedule: ClassVar[str] = "star"
 
+    @property
+    def labels_by_local_rows(self) -> bool:
+        """Whether metrics label a point by the server centroid nearest to its nearest local centroid.
+
+        Default: by the server centroid nearest to the point.
+        """
+        return False
+
     def expected_messages(self, known: Known) -> Pattern | None:
         """Return the pattern of the reports, for `p2pkm plan`. Default: at most k centroids, each with a count."""
         return Reports(known.clients * self.k, known.features + 1)
@@ -389,6 +490,10 @@ class ServerMethod(Protocol):
     @property
     def name(self) -> str:
         """Name on the command line."""
+
+    @property
+    def labels_by_local_rows(self) -> bool:
+        """Whether metrics label points through local centroids."""
 
     @property
     def traits(self) -> MethodTraits:

@@ -55,11 +55,11 @@ def sort_by(owner: NDArray[np.integer[Any]], n: int) -> tuple[NDArray[np.integer
     return by_device.indices, by_device.indptr.astype(np.int64)
 
 
-def find_runs(ascending: Ints) -> Ints:
+def find_runs(numbers: NDArray[Any]) -> Ints:
     """Find the first index of each run of equal numbers, int64[runs]."""
-    new = np.empty(len(ascending), np.bool_)
+    new = np.empty(len(numbers), np.bool_)
     new[:1] = True
-    np.not_equal(ascending[1:], ascending[:-1], out=new[1:])
+    np.not_equal(numbers[1:], numbers[:-1], out=new[1:])
     return new.nonzero()[0]
 
 

@@ -9,11 +9,11 @@ from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from p2pkm.core.card import CHOICES, DEFAULTS, find_card
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.program_function import is_function, name_function
 
 Value = TypeVar("Value")
-# Beginning of the value of an option that stands for an object of a Python program.
-OBJECT = "object:"
 # Characters of an unknown word that are compared with the known words; a limit on time for very long input.
 _MAX_COMPARED = 100
 # Names whose text after the colon is a single value, commas included.
@@ -58,12 +58,23 @@ _KMEANS = (
 )
 # A value of an old option that is a separate option now.
 _RENAMED_WITH_VALUE = {("recipe", "groups"): "groups"}
+# Options and values of earlier versions without a successor of the same meaning, and what to do.
+_REMOVED = {
+    "accept": "The acceptance test is gone: without it coupling=strong costs less than 0.1 % more. Remove accept.",
+    "rehearsal": "It is gone. Use coupling=auto, the default, which chooses from the points, or coupling=strong for "
+    "one common clustering.",
+}
 
 
 def renamed(name: str, value: object = None) -> str | None:
     """Return the new name of an option or key of version 0.1.0 with this value, None if not renamed; with _ for -."""
     name = name.replace("-", "_")
     return _RENAMED_WITH_VALUE.get((name, str(value))) or RENAMED.get(name)
+
+
+def explain_removed(name: str) -> str:
+    """Say what to do without an option or value that earlier versions had, empty if there was none."""
+    return _REMOVED.get(name.removeprefix("no-"), "")
 
 
 class Spec(NamedTuple):
@@ -224,11 +235,16 @@ def complete(spec: Spec, known: Mapping[str, Callable[..., Any]], seed: int) -> 
 
 @cache
 def parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the keyword-only parameters of a function or class with their types, without those fixed by `partial`."""
+    """Return the keyword-only parameters of a function or class with their types, without those fixed by `partial`.
+
+    A method with published values also has the key `defaults`, which `p2pkm.core.card.with_defaults` replaces.
+    """
     inner, fixed = (function.func, function.keywords) if isinstance(function, partial) else (function, {})
     hints = get_type_hints(getattr(inner, "__init__") if isinstance(inner, type) else inner)  # noqa: B009 - for mypy
     named = inspect.signature(inner).parameters.values()
-    return {p.name: hints.get(p.name, str) for p in named if p.kind is p.KEYWORD_ONLY and p.name not in fixed}
+    keys = {p.name: hints.get(p.name, str) for p in named if p.kind is p.KEYWORD_ONLY and p.name not in fixed}
+    card = find_card(function)
+    return keys | {DEFAULTS: CHOICES} if card is not None and card.paper else keys
 
 
 def convert(value: object, kind: Any, where: str) -> Any:
@@ -238,7 +254,12 @@ def convert(value: object, kind: Any, where: str) -> Any:
         words = [item for part in get_args(kind) if get_origin(part) is Literal for item in get_args(part)]
         if words and value in words:
             return value
-        plain = [part for part in get_args(kind) if part is not NoneType and get_origin(part) is not Literal]
+        # A function is a value of the Python interface only.
+        plain = [
+            part
+            for part in get_args(kind)
+            if part is not NoneType and get_origin(part) not in (Literal, Callable) and part is not Callable
+        ]
         inner = str if str in plain else next(iter(plain), Literal[tuple(words)])
         # "none" means None only where a number is expected; otherwise it may be a name.
         is_number = inner in (int, float)
@@ -247,7 +268,9 @@ def convert(value: object, kind: Any, where: str) -> Any:
         try:
             return convert(value, inner, where)
         except ExperimentError as error:
-            raise ExperimentError(", or ".join([str(error), *words])) from None
+            removed = explain_removed(str(value))
+            text = f"{where} is {value!r}. {removed}" if removed else ", or ".join([str(error), *words])
+            raise ExperimentError(text) from None
     if origin is Literal:
         if value not in get_args(kind):
             raise ExperimentError(f"{where} is {value!r}. {suggest(str(value), map(str, get_args(kind)))}")
@@ -301,6 +324,8 @@ def suggest(name: str, known: Iterable[str], value: object = None) -> str:
     words = sorted(known)
     if not words:
         return "It takes no keys."
+    if removed := explain_removed(name):
+        return removed
     new = renamed(name, value)
     if new in words:
         return f"It is called {new!r} now. Known: {', '.join(words)}."
@@ -314,7 +339,9 @@ def suggest(name: str, known: Iterable[str], value: object = None) -> str:
 
 
 def show(value: object) -> str:
-    """Format a value as a user would type it: 1.0 as 1, True as true."""
+    """Format a value as a user would type it: 1.0 as 1, True as true; a function as its name."""
+    if is_function(value):
+        return name_function(value)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):

@@ -58,7 +58,8 @@ def register(name: str) -> Callable[[_Kind], _Kind]:
     return add
 
 
-OPTIONAL = ("oscillating", "edge_limit", "edge_weight", "held", "reverted", "rehearsed", "group", "derived")
+OPTIONAL = ("oscillating", "edge_alpha", "edge_estimated", "edge_limit", "edge_weight", "held", "coupling",
+            "shares", "chosen", "group", "derived")  # fmt: skip
 
 
 def optional(state: Any, name: str, default: Any = None) -> Any:
@@ -68,8 +69,8 @@ def optional(state: Any, name: str, default: Any = None) -> Any:
     ----------
     state : NamedTuple or None
         State of a method or stage.
-    name : {"oscillating", "edge_limit", "edge_weight", "held", "reverted", "rehearsed", "group", "derived"}
-        See `p2pkm.core.protocols.State`.
+    name : str
+        One of `OPTIONAL`, see `p2pkm.core.protocols.State`.
     """
     if name not in OPTIONAL:
         raise ValueError(f"optional field of a state is {name!r}; expected one of {', '.join(OPTIONAL)}")

@@ -1,10 +1,14 @@
 """Traits: properties that a method or stage declares, for all packages that must not depend on its equations."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from p2pkm.core.errors import ContractError
+
+# Default of a trait that every method must declare.
+_UNDECLARED: Any = None
 
 
 class MessageContent(Enum):
@@ -37,37 +41,75 @@ class MessageContent(Enum):
     SUMMARIES = "pairs"
 
 
+class Condition(Enum):
+    """Property of a run that methods and transforms exclude by `incompatible_with`.
+
+    Attributes
+    ----------
+    LOSSY_LINKS
+        Messages may be lost or late: faults, or a link model with schedule async.
+    CHANGING_LINKS
+        The links of the graph change from round to round.
+    CHANGED_MESSAGES
+        Transforms only. Another transform changes or replaces what is sent: noise, integers, Byzantine devices, a
+        plug-in.
+    LINK_MODEL
+        Transforms only. Simulated time is computed.
+    MEASURED_POINTS
+        Methods only. Statistics of the points are computed before the method: scaling, filling in, choice of k.
+    POINT_WEIGHTS
+        Methods only. Points have weights.
+    """
+
+    LOSSY_LINKS = "lossy links"
+    CHANGING_LINKS = "changing links"
+    CHANGED_MESSAGES = "changed messages"
+    LINK_MODEL = "link model"
+    MEASURED_POINTS = "measured points"
+    POINT_WEIGHTS = "point weights"
+
+
+# Reason for each condition, or for each transform, by its name.
+Reasons = Mapping["Condition | str", str]
+# What methods may exclude: conditions, and transforms of this package by their names.
+_OF_METHODS = (
+    Condition.LOSSY_LINKS,
+    Condition.CHANGING_LINKS,
+    Condition.MEASURED_POINTS,
+    Condition.POINT_WEIGHTS,
+    "suppression",
+    "quantization",
+    "compression",
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class MethodTraits:
     """Traits of a method, server method or stage: a class variable, or a property if they depend on parameters.
 
-    A trait of type str that gives a reason is the predicate of a sentence whose subject is the method, such as "sends
-    raw points"; empty: not limited.
-
     Parameters
     ----------
     message_content : MessageContent
-        Content of the rows; determines what Byzantine devices change and which rows are suppressed.
+        Content of the rows; determines what Byzantine devices change and which rows are suppressed. It has no default.
     suppresses_small_clusters : bool
         The method itself excludes points of small clusters from all rows (`Devices.min_count`); otherwise the channel
         removes these rows.
-    no_suppression : str
-        Reason why rows must not be missing; suppression is then rejected.
+    incompatible_with : mapping of Condition or str to str
+        What the method cannot be combined with: `Condition.LOSSY_LINKS`, ``CHANGING_LINKS``, ``MEASURED_POINTS``,
+        ``POINT_WEIGHTS``, ``"suppression"`` (rows must not be missing), ``"quantization"`` (messages cannot be
+        integers) or ``"compression"`` (tables must be sent whole). The reason is a predicate of the method, such as
+        "sends raw points"; empty: can be combined. Such a run is refused (`p2pkm.engine.conflicts`).
     floods : bool
         Tables are forwarded through the graph or a tree, and every device holds one bit per origin.
     hops : int or None
         Largest number of links over which a table is forwarded; None: no limit. For forwarded content only.
-    needs_reliable_links : str
-        Reason why messages must not be lost; faults are then rejected.
     tolerates_absence : bool
-        With `needs_reliable_links`: devices may nevertheless be unavailable, if messages between available devices
-        arrive.
+        With `Condition.LOSSY_LINKS` in `incompatible_with`: devices may nevertheless be unavailable, if messages
+        between available devices arrive.
     ends_under_faults : bool
         A stage before the method that ends regardless of lost messages, so that faults may affect it.
     one_round : bool
         A stage before the method that always ends after one round (of many turns).
-    needs_static_links : str
-        Reason why links must not change between rounds; time-varying graphs are then rejected.
     robust_neighbors : int
         Smallest number of neighbors for which the robust aggregation of the method has an effect; 0: not robust. A
         graph whose devices all have fewer neighbors is rejected.
@@ -85,40 +127,24 @@ class MethodTraits:
         Scaling of the points, for server methods. "none": not scaled. "coordinate": each coordinate to [0, 1], by its
         smallest and largest value over all clients. "entries": all coordinates by one common pair. Two numbers: by
         this pair, which is public and costs no messages.
-    induced_labels : bool
-        Metrics label a point by the server centroid nearest to its nearest local centroid; otherwise by the server
-        centroid nearest to the point.
     init : p2pkm.Init or None
         Initialization; None: the method starts from local points.
     groups : int, str or False
         Groups of devices, found by stages before the method that include the initialization: their number, or "auto";
         False: not grouped.
-    relaxation : float or None
-        Relaxation factor set by the user; above 1 it is over-relaxation, which diverges with faults or delays.
     coupling_choice : str
-        Origin of the coupling: "given", "usual" (from the number of devices), "auto" or "rehearsal" (calibrated);
-        empty: the method lacks a coupling.
+        Origin of the coupling: "given", "usual" (from the number of devices), or the name of a choice; empty: the
+        method lacks a coupling.
     needs_agreed_start : bool
-        A calibrated coupling or an acceptance test requires equal initial centroids on all devices.
-    no_stream : str
-        Parameter that cannot be combined with points that change, and the reason; a stream is then rejected.
+        Stages before the method require initial centroids that all devices agreed on by messages.
     cuts_links : bool
         Later stages use fewer links; the last state has `edge_active` and `edge_degrees`.
     link_weights : str
         Effect of link weights, such as "multiply alpha_ij"; empty: ignored.
     moves_on_grid : bool
         `update` moves centroids by multiples of the step of `Devices.grid`, if it is not None.
-    counts_on_grid : bool
-        For stages around the method: sends integers and sets their encoded bytes, if `Devices.grid` is not None.
-    no_quantization : str
-        Reason why messages cannot be encoded as integers; `quantize` is then rejected.
-    no_weights : str
-        Reason why point weights are rejected.
     ignores_weights : bool
         Point weights do not matter; every point counts once.
-    no_measuring : str
-        Reason why statistics of the points must not be computed before the method; scaling of points and choice of k
-        are then rejected.
     needs_parameters : str
         Required parameters that are not set, such as "epsilon and radius".
     common_centroids : bool
@@ -129,25 +155,28 @@ class MethodTraits:
     derives_features : bool
         Clusters features derived from the points: states have the field `derived`, and metrics, labels and figures are
         in the space of the features.
+    no_correspondence : str
+        Reason why cluster c of a device need not be cluster c of its neighbors; scores over all devices together that
+        need common cluster numbers are then left out.
     guarantees_descent : bool
         The objective provably never increases with these parameters.
-    draws_secrets : bool
-        Draws noise or masks of a privacy guarantee from `Devices.secrets`, seeded by the operating system.
+    guarantee : str
+        Privacy guarantee: what it protects, and against whom; empty: none. A method with a guarantee draws its noise
+        and masks from `Devices.secrets`, seeded by the operating system. All lists of such methods follow from here.
     noise_seed : int or None
         Replaces the seed of `Devices.secrets`: runs are repeatable, without a privacy guarantee. None: seeded by the
         operating system.
     """
 
-    message_content: MessageContent = MessageContent.OTHER
+    # Declared by every method: no default is safe, because suppression of small clusters depends on it.
+    message_content: MessageContent = _UNDECLARED
     suppresses_small_clusters: bool = False
-    no_suppression: str = ""
+    incompatible_with: Reasons = field(default_factory=dict)
     floods: bool = False
     hops: int | None = None
-    needs_reliable_links: str = ""
     tolerates_absence: bool = False
     ends_under_faults: bool = False
     one_round: bool = False
-    needs_static_links: str = ""
     robust_neighbors: int = 0
     needs_shared_start: bool = False
     needs_honest_messages: bool = False
@@ -155,35 +184,49 @@ class MethodTraits:
     is_server_method: bool = False
     one_shot: bool = False
     normalization: str | tuple[float, float] = "none"
-    induced_labels: bool = False
     init: Any = None
     groups: int | str | bool = False
-    relaxation: float | None = None
     coupling_choice: str = ""
     needs_agreed_start: bool = False
-    no_stream: str = ""
     cuts_links: bool = False
     link_weights: str = ""
     moves_on_grid: bool = False
-    counts_on_grid: bool = False
-    no_quantization: str = ""
-    no_weights: str = ""
     ignores_weights: bool = False
-    no_measuring: str = ""
     needs_parameters: str = ""
     common_centroids: bool = False
     follows_points: bool = False
     derives_features: bool = False
+    no_correspondence: str = ""
     guarantees_descent: bool = False
-    draws_secrets: bool = False
+    guarantee: str = ""
     noise_seed: int | None = None
 
     def __post_init__(self) -> None:
-        """Reject an initialization given as text."""
+        """Reject traits without a message content, unknown conditions, and an initialization given as text."""
+        if not isinstance(self.message_content, MessageContent):
+            raise ContractError(
+                f"message_content of the traits is {self.message_content!r}; expected a p2pkm.core.traits."
+                "MessageContent, because suppression of small clusters, noise and Byzantine devices depend on it. Add "
+                "message_content=MessageContent.CENTROIDS if rows are centroids (each row begins with the d "
+                "coordinates), SUMS for sums with a weight, or OTHER if nothing sent is a centroid. See "
+                "docs/tutorial/write-a-method.md"
+            )
+        unknown = [key for key in self.incompatible_with if key not in _OF_METHODS]
+        if unknown:
+            known = ", ".join(str(key) if isinstance(key, Condition) else repr(key) for key in _OF_METHODS)
+            raise ContractError(
+                f"incompatible_with of the traits has the key {unknown[0]!r}; expected one of {known}, see "
+                "docs/tutorial/write-a-method.md"
+            )
         if isinstance(self.init, str):
             raise ContractError(
                 f"init of the traits is {self.init!r}; expected p2pkm.Init, or None. Use p2pkm.Init.of({self.init!r})"
             )
+
+    @property
+    def draws_secrets(self) -> bool:
+        """Whether noise and masks are drawn from `Devices.secrets`."""
+        return bool(self.guarantee)
 
     @property
     def is_secret(self) -> bool:
@@ -193,8 +236,7 @@ class MethodTraits:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerTraits(MethodTraits):
-    """Traits with the defaults of server methods, whose clients send centroids."""
+    """Traits with the defaults of server methods."""
 
-    message_content: MessageContent = MessageContent.CENTROIDS
     needs_hub: bool = True
     is_server_method: bool = True

@@ -18,6 +18,15 @@ def count(number: int, noun: str, plural: str = "s") -> str:
 NOT_KEPT = "not kept (--out none)"
 
 
+def format_seconds(seconds: float) -> str:
+    """Format a duration, as in 95 s, 12 min or 3.4 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 6_000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
 def describe_folder(folder: object | None) -> str:
     """Describe the folder of the results of several runs; None: they were not saved."""
     return f"results {NOT_KEPT}" if folder is None else f"results in {folder}"

@@ -26,6 +26,8 @@ SMALLEST = 1e-100  # smallest range of coordinates: squares of differences must 
 # are lost. These values leave 1e6 steps of float64 across the range, or 100 of float32; cost ratios are then correct to
 # 1e-5.
 FARTHEST = {"float64": 1e10, "float32": 1e5}
+_IMAGES = "; for images use reshape(number of images, -1), or the array 'images' of an .npz file"
+EXACT = 2.0**53  # largest magnitude up to which float64 holds every integer
 
 
 def check_integer(value: object, least: int, name: str, most: int | None = None) -> int:
@@ -56,6 +58,7 @@ def as_list(values: Any, name: str) -> list[Any]:
 
 def as_floats(values: Any, what: str) -> NDArray[np.float64]:
     """Convert values to an array of numbers, float64[...]."""
+    check_values(values, what)
     try:
         return np.asarray(values, np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -144,7 +147,10 @@ def as_points(
     DataError
         If there is not at least one row and one column, or if an entry is not finite; the message names the first one.
     """
-    _check_kind(points, what)
+    # Sparse arrays of any library have this method; no such library is imported for the check.
+    if hasattr(points, "toarray"):
+        raise DataError(f"{what} is a sparse matrix, expected a dense array; pass {what}.toarray()")
+    check_values(points, what)
     try:
         array = np.asarray(points)
     except ValueError:
@@ -152,24 +158,53 @@ def as_points(
     if empty and array.size == 0:
         return np.empty((0, 0), dtype)
     if array.ndim != 2:
-        remedy = "; for a single feature use reshape(-1, 1)" if array.ndim == 1 else ""
+        remedies = {1: "; for a single feature use reshape(-1, 1)", 3: _IMAGES, 4: _IMAGES}
+        remedy = remedies.get(array.ndim, "")
         raise DataError(f"{what} has shape {array.shape}, expected (points, features){remedy}")
     if array.shape[0] == 0 or array.shape[1] == 0:
         raise DataError(f"{what} has shape {array.shape}, expected at least one point and one feature")
-    return cast_points(check_finite(_numbers(array, what), what, missing=missing), what, dtype)
+    numbers = check_finite(_numbers(array, what), what, missing=missing)
+    converted = cast_points(numbers, what, dtype)
+    _check_ranges(numbers, converted, what)
+    return converted
 
 
-def _check_kind(points: Any, what: str) -> None:
-    """Reject sparse arrays and arrays with masked entries, of which `numpy.asarray` does not return the values."""
-    if type(points) is np.ndarray:
-        return
-    # Sparse arrays of any library have this method; no such library is imported for the check.
-    if hasattr(points, "toarray"):
-        raise DataError(f"{what} is a sparse matrix, expected a dense array; pass {what}.toarray()")
-    if isinstance(points, np.ma.MaskedArray) and np.ma.is_masked(points):
-        raise DataError(
-            f"{what} has masked entries, expected numbers in all; pass {what}.filled(...), or drop these rows"
-        )
+def check_masks(values: Any, what: str) -> None:
+    """Reject masked entries, of which `numpy.asarray` returns the hidden values.
+
+    Raises
+    ------
+    DataError
+        If an entry of a masked array, or of a list of masked arrays, is masked.
+    """
+    for part in values if isinstance(values, list | tuple) else (values,):
+        # Only masked arrays have this method; a test for their type would import numpy.ma.
+        if hasattr(part, "filled") and b"\1" in np.asarray(part.mask).tobytes():
+            raise DataError(
+                f"{what} has masked entries, expected numbers in all; pass {what}.filled(...), or drop these rows"
+            )
+
+
+def check_values(values: Any, what: str) -> None:
+    """Reject masked entries and times, which NumPy converts to other numbers without an error.
+
+    A time would become a number in the unit of its array, and NaT the smallest integer.
+
+    Raises
+    ------
+    DataError
+        If an entry is masked, or a date, time or duration.
+    """
+    check_masks(values, what)
+    for part in values if isinstance(values, list | tuple) else (values,):
+        dtype = getattr(part, "dtype", None)
+        if not isinstance(dtype, np.dtype) or dtype.kind not in "mMO":
+            continue
+        if dtype.kind != "O" or any(isinstance(value, np.datetime64 | np.timedelta64) for value in np.ravel(part)):
+            raise DataError(
+                f"{what} has dtype {dtype} with dates or times, expected real numbers; convert them, for example to "
+                f"days: ({what} - numpy.datetime64('1970-01-01')) / numpy.timedelta64(1, 'D')"
+            )
 
 
 def check_finite(
@@ -294,6 +329,7 @@ def cast_points(
     """Convert finite numbers to the storage precision, in C order; reject numbers that overflow it."""
     with np.errstate(over="ignore"):
         points: NDArray[np.floating[Any]] = np.ascontiguousarray(array, dtype)
+    check_distinct(array, points, what)
     if np.result_type(array.dtype, points.dtype) != points.dtype and np.isinf(points).any():
         row, column = (int(index) for index in np.argwhere(np.isinf(points))[0])
         raise DataError(
@@ -303,17 +339,70 @@ def cast_points(
     return points
 
 
+def check_distinct(array: NDArray[Any], points: NDArray[np.floating[Any]], what: str) -> None:
+    """Reject whole numbers above 2^53 that differ in an array and are equal as float64.
+
+    Parameters
+    ----------
+    array : int[m, d], float[m, d] or object[m, d]
+        Numbers before their conversion.
+    points : float64[m, d] or float32[m, d]
+        The same numbers after it.
+    what : str
+        Name of the numbers in the message.
+    """
+    if array.dtype.kind not in "iuO" or not points.size:
+        return
+    if not np.fmax.reduce(np.abs(points), axis=None) >= EXACT:
+        return
+    if array.dtype.kind == "O":
+        array = _find_integers(array)
+    for j in np.flatnonzero((np.abs(points) >= EXACT).any(axis=0)).tolist():
+        before = np.unique(array[:, j])
+        after = before.astype(np.float64)
+        equal = np.flatnonzero(after[1:] == after[:-1])
+        if len(equal):
+            raise DataError(
+                f"{what} has the numbers {before[equal[0]]} and {before[equal[0] + 1]} in column {j} (counted from 0), "
+                "which are equal as floating-point numbers; expected numbers that differ in 15 digits: subtract a "
+                "constant, or drop the column if it contains identifiers"
+            )
+
+
+def _check_ranges(array: NDArray[Any], points: NDArray[np.floating[Any]], what: str) -> None:
+    """Reject columns of different numbers that are all equal in the storage precision."""
+    if points.dtype != np.float32 or array.dtype == points.dtype:
+        return
+    collapsed = np.flatnonzero((points.max(axis=0) == points.min(axis=0)) & (array.max(axis=0) != array.min(axis=0)))
+    if len(collapsed):
+        raise DataError(
+            f"{what} has different numbers in column {collapsed[0]} (counted from 0) that are all equal as "
+            f"{points.dtype}; expected numbers that differ: subtract a constant, or store float64"
+        )
+
+
 def _numbers(array: NDArray[np.generic], what: str) -> NDArray[Any]:
     """Convert an array of objects to float64; reject text and complex numbers."""
     if array.dtype.kind in "biuf":
         return array
     if array.dtype.kind == "O":
         try:
-            return array.astype(np.float64)
+            points = array.astype(np.float64)
         except (TypeError, ValueError, OverflowError):
             pass
+        else:
+            check_distinct(array, points, what)
+            return points
     place = _first_text(array)
     raise DataError(f"{what} has dtype {array.dtype}{place}; expected real numbers: encode or drop the other columns")
+
+
+def _find_integers(array: NDArray[np.generic]) -> NDArray[Any]:
+    """Convert objects to integers of Python, 0 where they are not integers."""
+    integers = np.zeros(array.shape, object)
+    for place, value in np.ndenumerate(array):
+        integers[place] = int(value) if isinstance(value, Integral) else 0
+    return integers
 
 
 def _first_text(array: NDArray[np.generic]) -> str:

@@ -1,5 +1,6 @@
 """Description of a table before a run: kind, range and use of every column, and the options that read it."""
 
+import math
 import re
 import shlex
 from collections import Counter
@@ -8,30 +9,28 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.errors import DataError
-from p2pkm.data.identifiers import identify, note_alike, to_raw
-from p2pkm.data.readers.columns import INDEX, ColumnRoles, FileContents, assign_roles
+from p2pkm.core.text_table import align_columns
+from p2pkm.data.identifiers import identify, join_names, note_alike, to_raw
+from p2pkm.data.readers.columns import INDEX, ColumnRoles, assign_roles, list_named
+from p2pkm.data.readers.dates import are_times, find_orders, read_moment
 from p2pkm.data.readers.intake import (
+    CATEGORIES,
     THOUSANDS,
     Categories,
     ColumnOptions,
     Problem,
     is_number,
-    join_names,
     plain_numbers,
     split_list,
 )
 from p2pkm.data.readers.raw import RawTable, read_raw
-from p2pkm.data.readers.suspicions import find_suspicions, list_codes, note_thousands
+from p2pkm.data.readers.suspicions import are_numbered, find_codes, note_thousands, write_code
 
 # Names of columns that may contain devices.
 _SITES = re.compile(
     r"(hospital|clinic|site|cent(er|re)|klinik|krankenhaus|standort|ward|school|bank|branch)s?(_?id)?", re.I
 )
 _IDENTIFIER = re.compile(r"(^|[^a-z])(id|nr|no|mrn|uuid|key|patient|case|name)([^a-z]|$)", re.I)
-_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d.*)?")
-_COMMA = re.compile(r"[+-]?\d+,\d+")
-# Largest number of categories that are encoded.
-_CATEGORIES = 30
 # Share of numbers from which other texts of a column may stand for missing values, and largest number of such texts.
 _NUMBERS, _PLACEHOLDERS = 0.7, 3
 # Ratio of the standard deviations of two features from which a common scale is suggested.
@@ -54,7 +53,7 @@ class ColumnDescription(NamedTuple):
     Attributes
     ----------
     name : str
-    kind : {"number", "category", "date", "text", "empty"}
+    kind : {"number", "category", "date", "duration", "text", "empty"}
     missing : float
         Share of missing values.
     range : str
@@ -105,10 +104,7 @@ class TableDescription(NamedTuple):
         rows = [("column", "kind", "missing", "range", "use")]
         rows += [(column.name, column.kind, _write_share(column.missing), column.range, column.use)
                  for column in self.columns[:_PRINTED]]  # fmt: skip
-        widths = [max(len(row[j]) for row in rows) for j in range(5)]
-        lines = [
-            "  ".join(field.ljust(width) for field, width in zip(row, widths, strict=True)).rstrip() for row in rows
-        ]
+        lines = align_columns(rows, left=range(5))
         hidden = len(self.columns) - _PRINTED
         lines += [f"... and {hidden} more columns"] if hidden > 0 else []
         lines += [f"- {text}" for column in self.columns for text in column.suspicions]
@@ -145,23 +141,26 @@ def describe_table(
     >>> frame = {"hospital": ["Bonn", "Bonn", "Essen"], "sex": ["f", "m", "f"], "bmi": ["22,1", "27,9", ""]}
     >>> described = p2pkm.describe_table(frame)
     >>> [(column.name, column.kind, column.use) for column in described.columns]
-    [('hospital', 'category', 'device'), ('sex', 'category', 'feature, one per category'), ('bmi', 'number', 'feature')]
+    [('hospital', 'category', 'device'), ('sex', 'category', 'feature, 0 or 1'), ('bmi', 'number', 'feature')]
     >>> described.options
     {'device_column': 'hospital', 'encode': 'sex', 'missing': 'drop', 'decimal': ','}
     """
     intake = ColumnOptions.of(**options)
     # All columns as text: decimal commas and separators of thousands are visible only there.
-    table = read_raw(path, intake, read_raw(path, intake).names)
+    named = list_named(label_column, device_column, intake)
+    table = read_raw(path, intake, read_raw(path, intake, named=named).names, named=named)
     if not len(table.locations.numbers):
         raise DataError(f"{table.where} has 0 rows; expected one point per row")
     intake = _find_format(table, intake)
+    intake = _find_dates(table, intake)
     device = _find_device(table, device_column, label_column, intake)
     roles = assign_roles(table.where, table.names, label_column, device, intake)
     columns = [_describe_column(table, j, roles, intake) for j in range(len(table.names))]
-    intake = _suggest(table, columns, intake)
+    columns, codes = _add_codes(table, columns, intake)
+    intake = _suggest(table, columns, codes, intake)
     groups = _count_devices(table, roles, intake)
     names = {"label_column": label_column, "device_column": device}
-    fields = {name: value if isinstance(value, str) else ",".join(value) if isinstance(value, tuple) else str(value)
+    fields = {name: ",".join(value) if isinstance(value, tuple) else str(value)
               for name, value in (names | intake._asdict()).items()
               if value is not None and value != ColumnOptions._field_defaults.get(name)}  # fmt: skip
     data = ["--data", path] if isinstance(path, str) else ["--data", table.where]
@@ -205,6 +204,19 @@ def _find_format(table: RawTable, intake: ColumnOptions) -> ColumnOptions:
     return candidates[best]._replace(na=join_names(list(dict.fromkeys([*split_list(intake.na), *na]))))
 
 
+def _find_dates(table: RawTable, intake: ColumnOptions) -> ColumnOptions:
+    """Find the order of day, month and year: that of the columns with which only one agrees."""
+    if intake.dates != "iso":
+        return intake
+    orders = list[str]()
+    for name in table.names:
+        if isinstance(table.convert(name, intake), Problem):
+            known = _list_known(table, name, intake)
+            found = find_orders(set(known)) if are_times(known) else []
+            orders += found if len(found) == 1 else []
+    return intake._replace(dates=Counter(orders).most_common(1)[0][0]) if orders else intake
+
+
 def _find_placeholders(counts: Counter[str], intake: ColumnOptions) -> list[str] | None:
     """List the few texts among the numbers of a column, which may stand for missing values; None for other columns."""
     known = {text: count for text, count in counts.items() if text.lower() not in intake.missing_texts}
@@ -242,28 +254,43 @@ def _describe_column(table: RawTable, j: int, roles: ColumnRoles, intake: Column
         missing = 1 - len(known) / len(table.locations.numbers)
         return ColumnDescription(name, "category", missing, _list_kinds(kinds), role)
     values = table.convert(name, intake)
-    if not isinstance(values, Problem):
+    has_dates = name in intake.encode and intake.dates != "none" and are_times(_list_known(table, name, intake))
+    if not isinstance(values, Problem) and not has_dates:
         is_plain = intake.decimal == "." and not intake.thousands and table.locations.unit == "line"
         thousands = note_thousands(name, table.list_texts(name)) if is_plain else ""
         return _describe_numbers(name, values, role or "feature", name in intake.encode, thousands)
     texts = _list_known(table, name, intake)
     missing = 1 - len(texts) / len(table.locations.numbers)
     counts = Counter(texts)
-    kind = "date" if all(_DATE.fullmatch(text) for text in counts) else "category"
-    use = {"date": "feature, in days", "category": "feature, one per category"}[kind]
+    if are_times(counts) and intake.dates != "none":
+        return _describe_dates(table, name, role, missing, intake)
+    kind, use = "category", "feature, 0 or 1" if len(counts) == 2 else "feature, one per category"
     use = "left out: constant" if len(counts) == 1 and len(texts) > 1 else use
-    if kind == "category" and (len(counts) > _CATEGORIES or len(counts) > max(2, len(texts) // 2)):
+    if len(counts) > CATEGORIES or len(counts) > max(2, len(texts) // 2):
         kind, use = "text", "left out: text"
         if len(counts) == len(texts):
             use = "ID, left out"
-    shown = f"{min(counts)} to {max(counts)}" if kind == "date" else _list_kinds(sorted(counts))
     suspicions: tuple[str, ...] = ()
     if use == "ID, left out" and not role:
         suspicions = (f"column {name!r} has a different text in every row: --keep copies it to labels.csv",)
-    encoded = table.convert(name, intake, encode=True) if kind in ("date", "category") else None
-    if isinstance(encoded, Problem):
-        use, suspicions = "left out: dates cannot be read", (f"{encoded.text}. {encoded.remedy}",)
-    return ColumnDescription(name, kind, missing, shown, role or use, suspicions)
+    return ColumnDescription(name, kind, missing, _list_kinds(sorted(counts)), role or use, suspicions)
+
+
+def _describe_dates(
+    table: RawTable, name: str, role: str, missing: float, intake: ColumnOptions
+) -> ColumnDescription:  # fmt: skip
+    """Describe a column of dates, times or durations."""
+    days = table.convert(name, intake, encode=True)
+    texts = set(_list_known(table, name, intake))
+    if isinstance(days, Problem):
+        use, shown = "left out: dates cannot be read", _list_kinds(sorted(texts))
+        return ColumnDescription(name, "date", missing, shown, role or use, (f"{days.text}. {days.remedy}",))
+    low, high = float(np.nanmin(days)), float(np.nanmax(days))
+    use = "left out: constant" if low == high and len(days) > 1 else "feature, in days"
+    if any(read_moment(text, intake.dates) is None for text in texts):
+        return ColumnDescription(name, "duration", missing, f"{low:.6g} to {high:.6g} days", role or use)
+    first, last = (str(np.datetime64("1970-01-01") + np.timedelta64(math.floor(day), "D")) for day in (low, high))
+    return ColumnDescription(name, "date", missing, f"{first} to {last}", role or use)
 
 
 def _list_kinds(kinds: list[str]) -> str:
@@ -274,7 +301,9 @@ def _list_kinds(kinds: list[str]) -> str:
 
 def _write_share(share: float) -> str:
     """Write a share in percent, and a small one not as 0 %."""
-    return "<1%" if 0.0 < share < 0.005 else f"{share:.0%}" if share else ""
+    if share == 0.0:
+        return ""
+    return "<1%" if share < 0.005 else f"{share:.0%}"
 
 
 def _list_known(table: RawTable, name: str, intake: ColumnOptions) -> list[str]:
@@ -303,16 +332,15 @@ def _describe_numbers(name: str, values: Any, use: str, encoded: bool, thousands
     shown = f"{low:.6g} to {high:.6g}"
     if use != "feature":
         return ColumnDescription(name, "number", missing, shown, use)
-    if name == INDEX:
+    if INDEX.fullmatch(name):
         return ColumnDescription(name, "number", missing, shown, "left out: row numbers")
     if low == high and len(known) > 1:
         return ColumnDescription(name, "number", missing, shown, "left out: constant")
-    notes = find_suspicions(FileContents(values[:, None], names=(name,)))
-    is_identifier = any("as an identifier" in note for note in notes) or (
+    is_integer = len(known) == len(values) and bool((known == np.floor(known)).all())
+    is_identifier = (is_integer and are_numbered(name, known)) or (
         _IDENTIFIER.search(name) is not None and len(np.unique(known)) == len(values) > 2
     )
-    suspicions = tuple(note for note in notes if "as an identifier" not in note)
-    suspicions += (thousands,) if thousands else ()
+    suspicions: tuple[str, ...] = (thousands,) if thousands else ()
     spread = float(known.std())
     median = float(np.median(known))
     skew = float(np.mean(((known - known.mean()) / spread) ** 3)) if spread > 0 else 0.0
@@ -321,15 +349,33 @@ def _describe_numbers(name: str, values: Any, use: str, encoded: bool, thousands
     return ColumnDescription(name, "number", missing, shown, "ID, left out" if is_identifier else use, suspicions)
 
 
-def _suggest(table: RawTable, columns: list[ColumnDescription], intake: ColumnOptions) -> ColumnOptions:
+def _add_codes(
+    table: RawTable, columns: list[ColumnDescription], intake: ColumnOptions
+) -> tuple[list[ColumnDescription], list[str]]:
+    """Add suspicions about codes of missing values to the features; return them and the codes for ``--na``."""
+    used = list[tuple[int, Any]]()
+    for j, column in enumerate(columns):
+        if column.kind == "number" and column.use.startswith("feature"):
+            values = table.convert(column.name, intake)
+            used += [] if isinstance(values, Problem) else [(j, values)]
+    if not used:
+        return columns, []
+    suspicious, na = find_codes(np.stack([values for _, values in used], axis=1), [columns[j].name for j, _ in used])
+    described = list(columns)
+    for name, value, why in suspicious:
+        j = table.names.index(name)
+        described[j] = described[j]._replace(suspicions=(*described[j].suspicions, write_code(name, value, why, na)))
+    return described, [f"{value:g}" for value in na]
+
+
+def _suggest(
+    table: RawTable, columns: list[ColumnDescription], codes: list[str], intake: ColumnOptions
+) -> ColumnOptions:  # fmt: skip
     """Add the options that the descriptions of the columns suggest."""
     names = table.names
     encode = [n for n, column in zip(names, columns, strict=True) if column.use.startswith("feature, ")]
-    drop = [n for n, column in zip(names, columns, strict=True) if "left out" in column.use and n != INDEX
+    drop = [n for n, column in zip(names, columns, strict=True) if "left out" in column.use and not INDEX.fullmatch(n)
             and column.use != "left out, as requested"]  # fmt: skip
-    used = [name for name, column in zip(names, columns, strict=True) if column.use.startswith("feature")]
-    codes = [f"{value:g}" for name in used if (numbers := _as_numbers(table.convert(name, intake))) is not None
-             for value in list_codes(name, numbers)]  # fmt: skip
     na = ",".join(dict.fromkeys([*([intake.na] if intake.na else []), *codes]))
     incomplete = codes or any((column.missing and column.use in ("label", "device", "weight")) or
                               (column.missing and column.use.startswith("feature")) for column in columns)  # fmt: skip
@@ -357,7 +403,8 @@ def _as_numbers(values: Any) -> Any:
 
 def _count_devices(table: RawTable, roles: ColumnRoles, intake: ColumnOptions) -> dict[str, int]:
     if roles.device is not None:
-        counts = Counter(_list_known(table, table.names[roles.device], intake))
+        new_names = intake.new_names
+        counts = Counter(new_names.get(name, name) for name in _list_known(table, table.names[roles.device], intake))
         return dict(sorted(counts.items()))
     if table.file is None:
         return {}

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import find_distinct
+from p2pkm.core.validation import EXACT
 
 MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "null", "none", "<na>", "nat"))
 # Statistics that a run computes by messages to fill in missing values.
@@ -25,9 +26,10 @@ FILLING = ("mean", "median")
 ANSWERS = ("refuse", "drop", *FILLING)
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
-# Largest magnitude up to which float64 holds every integer exactly.
-_EXACT = 2**53
-# Largest number of groups of nearly equal names that a note lists.
+_NEGATIVE = re.compile(r"-[0-9]+(?:\.0*)?")
+# What to do about devices below 0 in an array.
+UNASSIGNED = "Remove such rows: X[device >= 0], device[device >= 0]"
+# Largest number of groups of nearly equal names, and of rows, in a message.
 _GROUPS = 5
 _INT64 = range(-(2**63), 2**63)
 
@@ -142,6 +144,46 @@ def find_missing(raw: NDArray[Any]) -> NDArray[np.bool_]:
     return np.fromiter((text is None for text in raw.tolist()), np.bool_, len(raw))
 
 
+def find_unassigned(raw: NDArray[Any]) -> NDArray[np.bool_]:
+    """Mark the identifiers that are numbers below 0, bool[m]: other programs write -1 where nothing is assigned."""
+    if raw.dtype.kind == "i":
+        return raw < 0
+    texts = raw.tolist()
+    return np.fromiter(
+        (text is not None and _NEGATIVE.fullmatch(str(text)) is not None for text in texts), bool, len(texts)
+    )
+
+
+def require_assigned(raw: NDArray[Any], what: str, remedy: str, rows: NDArray[np.int64] | None = None) -> None:
+    """Validate that no device is a number below 0.
+
+    Parameters
+    ----------
+    raw : int64[m] or object[m]
+    what, remedy : str
+        Name of the devices in messages, and what to do; ``{value}`` is the first such number.
+    rows : int64[m], optional
+        Number of each row; None: from 0.
+
+    Raises
+    ------
+    DataError
+        If a device is a number below 0; the message names the first such rows.
+    """
+    wrong = np.flatnonzero(find_unassigned(raw))
+    if not wrong.size:
+        return
+    value = raw[wrong[0]]
+    numbers = (wrong if rows is None else rows[wrong]).tolist()
+    more = f" and {len(numbers) - _GROUPS:,} more" if len(numbers) > _GROUPS else ""
+    listed = ", ".join(map(str, numbers[:_GROUPS])) + more
+    raise DataError(
+        f"{what} are numbers below 0, such as {value}, at {len(numbers):,} of {len(raw):,} rows ({listed}, counted "
+        f"from 0); expected numbers from 0, or names. Other programs write -1 where no device is assigned. "
+        f"{remedy.format(value=value)}"
+    )
+
+
 def are_numbers(raw: NDArray[Any]) -> bool:
     """Return whether all identifiers are numbers, such as 007 and 2.50."""
     return raw.dtype.kind == "i" or all(_NUMBER.fullmatch(text) for text in set(raw.tolist()) if text is not None)
@@ -156,7 +198,10 @@ def require_complete(raw: NDArray[Any], what: str) -> None:
         If an identifier is missing; the message names the first such row.
     """
     if raw.dtype.kind == "O" and None in (texts := raw.tolist()):
-        raise DataError(f"{what} are missing at row {texts.index(None)} (counted from 0); expected a value for each")
+        raise DataError(
+            f"{what} are missing at row {texts.index(None)} (counted from 0), in {texts.count(None):,} of "
+            f"{len(texts):,} rows; expected a value for each. Remove such rows from all arrays"
+        )
 
 
 def _to_texts(raw: NDArray[Any]) -> NDArray[Any]:
@@ -204,15 +249,16 @@ def _read_floats(array: NDArray[Any], what: str) -> NDArray[Any]:
     known = array == array
     present = array[known]
     is_whole = bool((np.isfinite(present) & (present == np.floor(present))).all())
-    if is_whole and (np.abs(present) > _EXACT).any():
-        row = int(np.flatnonzero(known & (np.abs(np.where(known, array, 0)) > _EXACT))[0])
+    if is_whole and (np.abs(present) > EXACT).any():
+        row = int(np.flatnonzero(known & (np.abs(np.where(known, array, 0)) > EXACT))[0])
         raise DataError(
             f"{what}: row {row} (counted from 0) is {array[row]}; expected at most 2^53, above which floating-point "
             "numbers lose digits: store identifiers as integers or text"
         )
     if is_whole and known.all():
         return array.astype(np.int64)
-    return _objects([(str(int(v)) if is_whole else str(v)) if ok else None for v, ok in zip(array, known, strict=True)])
+    write = (lambda value: str(int(value))) if is_whole else str
+    return _objects([write(value) if ok else None for value, ok in zip(array, known, strict=True)])
 
 
 def _read_objects(values: list[Any], what: str, missing: frozenset[str]) -> NDArray[Any]:
@@ -268,22 +314,40 @@ def compose(text: str) -> str:
     return normalize("NFC", text)
 
 
+def join_names(names: Sequence[str]) -> str:
+    """Write names as a text from which `p2pkm.data.readers.intake.split_list` reads the same names."""
+    import csv
+    import io
+
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(names)
+    return text.getvalue()
+
+
 def note_alike(names: Sequence[str]) -> tuple[str, ...]:
     """List names of devices that are probably one device in a note; no note if there are none."""
+    from shlex import quote
     from unicodedata import combining, normalize
 
     groups_of_names: dict[str, list[str]] = {}
     for name in names:
         letters = name if name.isascii() else "".join(c for c in normalize("NFD", name) if not combining(c))
-        groups_of_names.setdefault("".join(letters.casefold().split()), []).append(name)
+        # ä is also written ae.
+        key = re.sub("(?<=[aou])e", "", "".join(letters.casefold().split()))
+        groups_of_names.setdefault(key, []).append(name)
     repeated = [group for group in groups_of_names.values() if len(group) > 1]
     groups = [f"{', '.join(map(repr, group[:-1]))} and {group[-1]!r}" for group in repeated]
     if not groups:
         return ()
     more = f", and {len(groups) - _GROUPS} more groups" if len(groups) > _GROUPS else ""
+    renamed = [f"{name}={group[0]}" for group in repeated[:_GROUPS] for name in group[1:]]
+    if any("=" in name for group in repeated[:_GROUPS] for name in group):
+        way = "Use one name"
+    else:
+        way = f"Use --rename {quote(join_names(renamed))}"
     return (
-        f"names of devices that differ only in case, accents or blanks: {'; '.join(groups[:_GROUPS])}{more}. Use one "
-        "name if they are one device",
+        f"names of devices that differ only in case, accents, umlauts or blanks: {'; '.join(groups[:_GROUPS])}{more}. "
+        f"{way} if they are one device",
     )
 
 

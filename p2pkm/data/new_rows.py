@@ -18,7 +18,7 @@ from p2pkm.data.readers.raw import RawTable, is_matrix, read_matrix, read_raw
 from p2pkm.data.schema import Schema, SchemaColumn
 
 # Options that describe a file instead of its columns, which differ between exports of one table.
-FORMAT = ("na", "decimal", "thousands", "separator", "encoding", "sheet", "header")
+FORMAT = ("na", "decimal", "thousands", "separator", "encoding", "sheet", "header", "dates", "rename", "skip_rows")
 # Number of ranges outside of the known values from which the median of a column is rejected.
 _FAR = 1.0
 
@@ -74,7 +74,8 @@ def read_new_rows(
         check_intake(str(source), kind, intake)
         table = read_matrix(source, schema.device_column)
     else:
-        table = read_raw(source, intake, {*encoded, *keeping, schema.device_column or ""})
+        texts = {*encoded, *keeping, schema.device_column or ""}
+        table = read_raw(source, intake, texts, named=texts.union(column.name for column in schema.columns))
     required = [column.name for column in schema.columns] + list(() if keep is None else keeping)
     if absent := [name for name in required if name not in table.names]:
         raise DataError(
@@ -83,9 +84,11 @@ def read_new_rows(
         )
     parts = [_read_column(table, column, intake, check_ranges) for column in schema.columns]
     raise_problems(table.where, [part for part in parts if isinstance(part, Problem)], len(parts))
+    new_names = intake.new_names
     device = table.list_texts(schema.device_column) if schema.device_column in table.names else None
     if schema.device_column is None and table.files and table.file is not None:
         device = [table.files[number] for number in table.file.tolist()]
+    device = None if device is None else [new_names.get(name, name) for name in device]
     copied = {name: table.list_texts(name) for name in keeping if name in table.names}
     return NewRows(np.column_stack(parts), device, copied, table.notes)
 
@@ -96,32 +99,41 @@ def _choose_format(schema: Schema, kind: str, options: Mapping[str, Any]) -> Col
     if unknown is not None:
         raise ExperimentError(f"unknown option {unknown!r} of new rows. {suggest(unknown, FORMAT)}")
     chosen = {name: value for name, value in options.items() if value is not None}
-    # A file with another decimal sign is of another program: separators of thousands of the run do not apply to it.
+    # Another program wrote a file with another decimal separator: the run's separators of thousands do not apply.
     excluded = ["decimal", "thousands"] if {"decimal", "thousands"} & set(chosen) else []
     excluded += list_unsupported(kind, ColumnOptions.of(**schema.options)) if kind in (FRAME, *SUFFIXES) else []
-    return ColumnOptions.of(**{name: value for name, value in schema.options.items() if name not in excluded} | chosen)
+    of_run = {name: value for name, value in schema.options.items() if name not in excluded}
+    if "rename" in of_run and "rename" in chosen:
+        chosen["rename"] = [*split_list(of_run["rename"]), *ColumnOptions.of(rename=chosen["rename"]).rename]
+    return ColumnOptions.of(**of_run | chosen)
 
 
 def _read_column(table: RawTable, column: SchemaColumn, intake: ColumnOptions, check_ranges: bool) -> Any:
     """Convert a column to its features, float64[m, f]; else describe the problem."""
-    values = table.convert(column.name, intake, encode=column.kind != "number")
+    if column.values:
+        return _encode(table, column, intake)
+    values = table.convert(column.name, intake, encode=column.kind == "date")
     if isinstance(values, Problem):
         return values
-    if column.kind == "category":
-        return _encode(table, column, values)
     if isinstance(values, Categories):
-        return Problem(
-            f"column {column.name!r} contains text such as {str(values.values[0])!r}; expected dates such as "
-            "2026-01-31",
-            "Correct the column",
-        )
+        text = next(filter(None, values.values.tolist()), None)
+        if text is not None:
+            return Problem(
+                f"column {column.name!r} contains text such as {text!r}; expected dates such as 2026-01-31",
+                "Correct the column",
+            )
+        values = np.full(len(values.values), np.nan)
     if check_ranges and (problem := _check_range(column, values)):
         return problem
     return (values if column.fill is None else np.where(np.isnan(values), column.fill, values))[:, None]
 
 
-def _encode(table: RawTable, column: SchemaColumn, values: Any) -> Any:
-    texts = values.values if isinstance(values, Categories) else np.array(table.list_texts(column.name))
+def _encode(table: RawTable, column: SchemaColumn, intake: ColumnOptions) -> Any:
+    """Convert the categories of the run to features of 0 and 1, NaN where they are missing."""
+    missing = intake.missing_texts
+    new_names = intake.new_names
+    listed = (new_names.get(text, text) for text in table.list_texts(column.name))
+    texts = np.array(["" if text.lower() in missing else text for text in listed])
     new = [row for row, text in enumerate(texts.tolist()) if text and text not in column.values]
     if new:
         place = f"{table.locations.describe(new[0])}, column {column.name!r} is {str(texts[new[0]])!r}"
@@ -129,7 +141,7 @@ def _encode(table: RawTable, column: SchemaColumn, values: Any) -> Any:
             f"{place}, a new category; expected one of {list_names(column.values)}",
             f"Correct the {len(new):,} rows with new categories, leave the fields empty, or repeat the run with them",
         )
-    features = np.array([np.where(texts == "", np.nan, texts == value) for value in column.values], np.float64).T
+    features = np.array([np.where(texts == "", np.nan, texts == value) for value, _ in column.indicators], np.float64).T
     return features if column.fill is None else np.where(np.isnan(features), column.fill, features)
 
 

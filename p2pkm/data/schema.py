@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pkm.data.identifiers import FILLING
-from p2pkm.data.readers.intake import ColumnOptions
+from p2pkm.data.identifiers import FILLING, join_names
+from p2pkm.data.readers.intake import ColumnOptions, name_indicators
 
 # Options that also apply to tables of new rows.
-_READING = ("na", "decimal", "thousands", "header")
+_READING = ("na", "decimal", "thousands", "header", "dates", "rename", "skip_rows")
 
 
 class SchemaColumn(NamedTuple):
@@ -19,7 +19,9 @@ class SchemaColumn(NamedTuple):
     Attributes
     ----------
     name : str
-    kind : {"number", "date", "category"}
+    kind : {"number", "date", "category", "indicators"}
+        "indicators": one feature per category, except that two categories are one feature. "category": always one
+        feature per category, as in folders of earlier development versions.
     values : tuple of str
         Categories in the order of their features.
     low, high : float or None
@@ -38,7 +40,16 @@ class SchemaColumn(NamedTuple):
     @property
     def features(self) -> tuple[str, ...]:
         """Names of the features."""
-        return tuple(f"{self.name}={value}" for value in self.values) if self.kind == "category" else (self.name,)
+        if self.kind in ("number", "date"):
+            return (self.name,)
+        return tuple(name for _, name in self.indicators)
+
+    @property
+    def indicators(self) -> list[tuple[str, str]]:
+        """Category and name of each 0/1 feature."""
+        if self.kind == "category":
+            return [(value, f"{self.name}={value}") for value in self.values]
+        return name_indicators(self.name, self.values)
 
 
 class Schema(NamedTuple):
@@ -100,7 +111,7 @@ class Schema(NamedTuple):
         if missing not in FILLING:
             return self
         fills = iter(find_fill_values(points, weights, missing).tolist())
-        columns = [column._replace(fill=tuple(next(fills) for _ in column.values) if column.kind == "category"
+        columns = [column._replace(fill=tuple(next(fills) for _ in column.features) if column.values
                                    else next(fills)) for column in self.columns]  # fmt: skip
         return self._replace(columns=tuple(columns), missing=missing)
 
@@ -134,10 +145,15 @@ def learn_schema(parts: Any, table: Any, intake: ColumnOptions, device_column: s
     first = len(names)
     for categories in parts.categories:
         values = tuple(map(str, np.unique(categories.values[categories.values != ""]).tolist()))
-        fill = tuple(fills[first : first + len(values)])
-        columns.append(SchemaColumn(categories.name, "category", values, fill=None if None in fill else fill))
-        first += len(values)
-    options = {name: value for name in _READING if (value := getattr(intake, name)) != getattr(ColumnOptions(), name)}
+        column = SchemaColumn(categories.name, "indicators", values)
+        fill = tuple(fills[first : first + len(column.features)])
+        columns.append(column if None in fill else column._replace(fill=fill))
+        first += len(fill)
+    options = {
+        name: join_names(value) if isinstance(value, tuple) else value
+        for name in _READING
+        if (value := getattr(intake, name)) != getattr(ColumnOptions(), name)
+    }
     return Schema(tuple(columns), device_column, intake.keep, intake.missing, options)
 
 

@@ -10,18 +10,28 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from p2pkm.core.allocator import trim_heap
 from p2pkm.core.brief import short_repr
-from p2pkm.core.cache import digest
+from p2pkm.core.digest import digest
 from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
 from p2pkm.core.sorting import blocks, offsets_of, sort_by
-from p2pkm.core.validation import as_points, check_dtype, check_scalar, match_features, name_features
-from p2pkm.data.table import Labels, encode
+from p2pkm.core.validation import (
+    as_points,
+    check_dtype,
+    check_masks,
+    check_scalar,
+    check_values,
+    match_features,
+    name_features,
+)
+from p2pkm.data.table import Labels, Table, encode
 
 # Significant bits of a value in a checksum, and hexadecimal digits of the checksum.
 _BITS, _DIGITS = 40, 32
 
 # Points from which on the holes that freed arrays leave in the heap are returned before the points are copied.
 _TRIMMED = 1_000_000
+# Prefix of the arrays of test points among those of `Shards.to_arrays`.
+_TESTS = "tests_"
 # Threads that copy rows, and width given to `blocks` for them: 262,144 rows.
 _THREADS, _BLOCK_WIDTH = 2, 16
 
@@ -52,6 +62,10 @@ class Shards:
         Columns of the table of the points, with which `Result.predict` reads new rows.
     copied : dict of str to array, or None
         Columns of the table that are copied to labels.csv, in the order of its rows.
+    tests : Shards or None
+        Test points of the same devices, which no stage of a run sees; see `with_tests`.
+    centers : float64[n, c, d] or None
+        True centers of each device, +inf for absent ones, if the data source knows them.
 
     Examples
     --------
@@ -70,12 +84,14 @@ class Shards:
     features: tuple[str, ...] | None = None
     schema: Any = None
     copied: dict[str, NDArray[Any]] | None = None
+    tests: "Shards | None" = None
+    centers: NDArray[np.float64] | None = None
 
     # False for `p2pkm.data.out_of_core.shards.DiskShards`.
     in_memory: ClassVar[bool] = True
 
     @classmethod
-    def deal(  # noqa: PLR0913 - the public signature
+    def deal(
         cls,
         X: Any,  # noqa: N803 - the name that scripts know from scikit-learn
         device: Any = None,
@@ -126,6 +142,7 @@ class Shards:
             shards = cls.deal(table.points, table.device, devices=table.devices if devices is None else devices,
                               labels=table.labels, weights=table.weights, dtype=dtype, missing=missing)  # fmt: skip
             order = shards.order if table.rows is None else table.rows[shards.rows]
+            shards = shards.with_tests_of(X) if isinstance(X, Table) and device is None else shards
             return replace(shards, features=table.features, order=order, names=table.names or shards.names,
                            schema=table.schema, copied=table.copied)  # fmt: skip
         if device is None:
@@ -260,6 +277,9 @@ class Shards:
         parts: dict[str, Any] = {"points": self.points, "offsets": self.offsets}
         parts |= {} if self.order is None else {"order": np.asarray(self.order)}
         parts |= {} if self.labels is None else {"labels": self.labels}
+        parts |= {} if self.centers is None else {"centers": self.centers}
+        if self.tests is not None:
+            parts |= {_TESTS + name: part for name, part in self.tests.to_arrays().items()}
         return parts if self.weights.strides == (0,) else parts | {"weights": self.weights}
 
     @classmethod
@@ -268,11 +288,82 @@ class Shards:
         order = parts.get("order")
         mass = parts.get("weights", unweighted(len(parts["points"])))
         row = order if order is None or order.ndim else int(order)
-        return cls(parts["points"], parts["offsets"], mass, parts.get("labels"), row)
+        of_tests = {name.removeprefix(_TESTS): part for name, part in parts.items() if name.startswith(_TESTS)}
+        tests = cls.from_arrays(of_tests) if of_tests else None
+        labels, centers = parts.get("labels"), parts.get("centers")
+        return cls(parts["points"], parts["offsets"], mass, labels, row, tests=tests, centers=centers)
+
+    def with_tests(self, tests: "Shards") -> Self:
+        """Return a copy with test points: points of the same devices that no stage of a run sees.
+
+        `p2pkm.simulate` measures the centroids of each device on its test points; see docs/howto/test-points.md.
+
+        Parameters
+        ----------
+        tests : Shards
+            As many devices in the same order, with the same features. A device may be without test points.
+
+        Raises
+        ------
+        DataError
+            If the devices or the features differ.
+
+        Examples
+        --------
+        >>> import p2pkm
+        >>> X, device = [[0.0], [0.2], [5.0], [5.2], [0.1], [5.1]], [0, 0, 1, 1, 0, 1]
+        >>> tests = p2pkm.Shards.deal(X[4:], device[4:])
+        >>> shards = p2pkm.Shards.deal(X[:4], device[:4]).with_tests(tests)
+        >>> result = p2pkm.simulate("gtvmin", "path", shards, clusters=1)
+        >>> result.devices["test_cost_alone"].round(6).tolist()
+        [0.0, 0.0]
+        """
+        for what, of_tests, expected in (("devices", tests.n, self.n), ("features", tests.d, self.d)):
+            if of_tests != expected:
+                raise DataError(
+                    f"the test points have {of_tests} {what}; expected {expected}, as the points. Deal both with the "
+                    "same devices and columns"
+                )
+        return replace(self, tests=tests)
+
+    def with_tests_of(self, table: Table) -> Self:
+        """Return a copy with the test points and true centers of a table, whose devices are those of these points."""
+        tests = table.tests
+        if tests is None:
+            return self
+        kind = self.points.dtype.name
+        dealt = Shards.deal(tests.points, tests.device, devices=self.n, labels=tests.labels, dtype=kind)
+        return replace(self.with_tests(dealt), centers=table.centers)
+
+    def select(self, chosen: NDArray[np.bool_]) -> Self:
+        """Return the chosen points of the same devices, without test points.
+
+        Parameters
+        ----------
+        chosen : bool[m]
+        """
+        offsets = offsets_of(np.bincount(self.devices[chosen], minlength=self.n))
+        mass = unweighted(int(offsets[-1])) if self.weights.strides == (0,) else self.weights[chosen]
+        labels = None if self.labels is None else self.labels[chosen]
+        order = None if self.order is None else self.rows[chosen]
+        return replace(self, points=self.points[chosen], offsets=offsets, weights=mass, labels=labels, order=order,
+                       tests=None)  # fmt: skip
 
     def with_hub(self) -> Self:
         """Return a copy with one more device without points at the end: the server of a star."""
-        return replace(self, offsets=np.append(self.offsets, self.offsets[-1]))
+        return self._with_empty(1)
+
+    def _with_empty(self, count: int) -> Self:
+        """Return a copy with more devices at the end, which are without points, test points and known centers."""
+        tests, centers = self.tests, self.centers
+        if centers is not None:
+            centers = np.concatenate((centers, np.full((count, *centers.shape[1:]), np.inf)))
+        return replace(
+            self,
+            offsets=np.concatenate((self.offsets, np.full(count, self.offsets[-1]))),
+            tests=None if tests is None else tests._with_empty(count),
+            centers=centers,
+        )
 
     def place(self, topology: Any, names: tuple[str, ...] | None) -> Self:
         """Return a copy with the nodes of a topology that have no points: the server of a star, or named nodes.
@@ -287,9 +378,8 @@ class Shards:
             return self.with_hub()
         if names is None or topology.names is None:
             return self
-        added = np.full(topology.n - self.n, self.offsets[-1])
         known = None if self.names is None else topology.names
-        return replace(self, offsets=np.concatenate((self.offsets, added)), names=known)
+        return replace(self._with_empty(max(0, topology.n - self.n)), names=known)
 
     def part(self, first: int, last: int) -> Self:
         """Return devices `first` to `last` - 1 as a view."""
@@ -326,7 +416,10 @@ class Shards:
             order = None if self.order is None else self.order[selection]
         labels = None if self.labels is None else self.labels[selection]
         mass = unweighted(int(offsets[-1])) if self.weights.strides == (0,) else self.weights[selection]
-        return type(self)(self.points[selection], offsets, mass, labels, order, features=self.features)
+        tests = None if self.tests is None else self.tests.take(chosen)
+        centers = None if self.centers is None else self.centers[chosen]
+        return type(self)(self.points[selection], offsets, mass, labels, order, features=self.features, tests=tests,
+                          centers=centers)  # fmt: skip
 
 
 def _gather(points: NDArray[np.floating[Any]], rows: NDArray[np.integer[Any]]) -> NDArray[np.floating[Any]]:
@@ -371,6 +464,7 @@ def unweighted(m: int) -> NDArray[np.float64]:
 def _weights(weights: ArrayLike | None, m: int) -> NDArray[np.float64]:
     if weights is None:
         return unweighted(m)
+    check_values(weights, "weights")
     array = np.asarray(weights)
     if array.shape != (m,) or array.dtype.kind not in "biuf":
         raise DataError(
@@ -390,7 +484,9 @@ def _concatenate_devices(values: Any, sizes: NDArray[np.int64], what: str) -> Ar
     """Concatenate one array per device; an array for all points is returned unchanged."""
     per_device = isinstance(values, list | tuple) and len(values) > 0 and all(np.ndim(part) == 1 for part in values)
     if not per_device:
-        return np.asarray(values)
+        return values
+    for i, part in enumerate(values):
+        check_masks(part, f"{what} of device {i}")
     if len(values) != len(sizes):
         raise DataError(
             f"{what} contains arrays for {len(values)} devices; expected {len(sizes)}, one array per device"

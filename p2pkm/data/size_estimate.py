@@ -35,6 +35,8 @@ class Size(NamedTuple):
         Whether the points stay on disk and every rank reads those of its devices.
     image : tuple of int or None
         As in `Table`.
+    weighted : bool
+        Whether any point has a weight other than 1.
     """
 
     points: int
@@ -45,6 +47,7 @@ class Size(NamedTuple):
     labeled: bool = True
     stored: bool = False
     image: tuple[int, ...] | None = None
+    weighted: bool = False
 
 
 def measure(
@@ -129,6 +132,13 @@ def _communities(options: Mapping[str, Any]) -> Size:
     return Size(n * points, 2, n * points, check_integer(options["clusters"], 1, "clusters"), n)
 
 
+def _device_clusters(options: Mapping[str, Any]) -> Size:
+    n = check_integer(options.get("devices", 1), 1, "devices")
+    d = check_integer(options["features"], 1, "features")
+    m = n * check_integer(options["points"], 1, "points")
+    return Size(m, d, m, check_integer(options["clusters"], 1, "clusters"), n)
+
+
 def _shapes(options: Mapping[str, Any]) -> Size:
     return _gaussians(len(KINDS), options, check_integer(options["side"], LEAST, "side") ** 2)
 
@@ -140,7 +150,8 @@ def _measure_table(table: Table) -> Size:
     distinct = max(1, len(np.unique(complete, axis=0)))
     devices = None if table.device is None else number_devices(table.device, owners=table.owners)[1]
     m, d = table.points.shape
-    return Size(m, d, distinct, table.classes, devices, table.labels is not None, image=table.image)
+    weighted = table.weights is not None and bool((table.weights != 1.0).any())
+    return Size(m, d, distinct, table.classes, devices, table.labels is not None, False, table.image, weighted)
 
 
 def _read_npy(path: Path, label: Column, device: Column) -> Size:
@@ -152,7 +163,7 @@ def _read_npy(path: Path, label: Column, device: Column) -> Size:
 
 def _read_npz(path: Path, label: Column, device: Column) -> Size:
     """Read the headers of the arrays in an archive; label and device may be columns of the points, by number."""
-    from p2pkm.data.readers.npy import LABELS, find_image, find_points
+    from p2pkm.data.readers.npy import find_image, find_partner, find_points
 
     shapes = {}
     with zipfile.ZipFile(path) as archive:
@@ -161,9 +172,10 @@ def _read_npz(path: Path, label: Column, device: Column) -> Size:
                 version = np.lib.format.read_magic(file)
                 read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
                 shapes[name.removesuffix(".npy")] = read(file)[0]
-    m, *pixels = shape = shapes[find_points(shapes) or ""]
+    points = find_points(shapes) or ""
+    m, *pixels = shape = shapes[points]
     inside = [name for name in (label, device) if name is not None and name not in shapes and _is_number(name)]
-    labeled = label is not None or any(name in shapes for name in LABELS)
+    labeled = label is not None or find_partner(points, shapes, "labels") is not None
     d = math.prod(pixels) - len(inside)
     return Size(m, d, labeled=labeled, image=find_image(shape, d))
 
@@ -177,8 +189,10 @@ def _read_parquet(path: Path, label: Column, device: Column) -> Size:
         from pyarrow import parquet
     except ImportError:
         raise DataError(f"{path} requires pyarrow, which is not installed. Run pip install 'p2pkm[parquet]'") from None
+    from p2pkm.data.readers.frame import assign_stored_roles
+
     header = parquet.read_metadata(path)
-    roles = assign_roles(str(path), [str(name) for name in header.schema.to_arrow_schema().names], label, device)
+    roles, _ = assign_stored_roles(str(path), header.schema.to_arrow_schema(), label, device)
     return Size(header.num_rows, len(roles.points), labeled=roles.label is not None)
 
 
@@ -188,6 +202,7 @@ _GENERATED: dict[str, Callable[[Mapping[str, Any]], Size]] = {
     "slike": lambda options: _gaussians(15, options),
     "balls": _blobs,
     "communities": _communities,
+    "device-clusters": _device_clusters,
     "shapes": _shapes,
 }
 _HEADERS: dict[str, Callable[[Path, Column, Column], Size]] = {

@@ -125,8 +125,14 @@ def communities(
 def tabulate(**options: Any) -> Table:
     """Draw `communities` as a table for the command line; the number of classes is that of one mixture."""
     made = communities(**options)
-    labels = made.labels.astype(narrow(int(made.labels.max()) + 1))
-    return Table(made.points, labels, made.centers.shape[1], device=made.device, groups=made.truth)
+    kind, (n, k, _) = narrow(int(made.labels.max()) + 1), made.centers.shape
+    # As in `communities`; classes of the second mixture have numbers from k on, unless the mixtures are the same.
+    classes = np.tile(np.arange(_TESTS) % k, n)
+    if options.get("second") != "same":
+        classes += k * np.repeat(made.truth, _TESTS)
+    tests = Table(made.tests.reshape(-1, 2), classes.astype(kind), k, device=np.repeat(np.arange(n), _TESTS))
+    return Table(made.points, made.labels.astype(kind), k, device=made.device, groups=made.truth, tests=tests,
+                 centers=made.centers)  # fmt: skip
 
 
 def _cost(points: Floats, centroids: Floats) -> Floats:

@@ -14,7 +14,7 @@ Integers = NDArray[np.int64]
 _WIDE = 3.0
 
 
-def mixture(  # noqa: PLR0913 - one parameter per property
+def mixture(
     *, clusters: int = 8, points: int = 1600, features: int = 2, sd: float = 1.0, box: float = 10.0,
     ratio: float = 1.0, freedom: float | None = None, outliers: float = 0.0, seed: int = 0,
 ) -> tuple[Floats, Integers]:  # fmt: skip

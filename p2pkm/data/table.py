@@ -54,6 +54,10 @@ class Table(NamedTuple):
         Columns that are copied to tables of labels, by name.
     schema : Schema or None
         Columns of the file and what was learned from them, to read new rows in the same way.
+    tests : Table or None
+        Test points of the devices in `device`, which no stage of a run sees.
+    centers : float64[n, k, d] or None
+        True centers of each device.
     """
 
     points: NDArray[np.floating[Any]]
@@ -73,6 +77,8 @@ class Table(NamedTuple):
     weights: NDArray[np.float64] | None = None
     copied: dict[str, NDArray[Any]] | None = None
     schema: Any = None
+    tests: "Table | None" = None
+    centers: NDArray[np.float64] | None = None
 
     def __repr__(self) -> str:
         return short_repr(self)

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from p2pkm.analysis.paired_tests import estimate_mean
 from p2pkm.core.brief import short_repr
 from p2pkm.core.validation import check_choice
-from p2pkm.storage.study_table import interval
 
 Row = dict[str, Any]
 
@@ -55,7 +55,7 @@ class DeepTable:
         return None if None in values else float(np.mean(values))
 
     def gap(self, name: str, reference: str = UNTRAINED, figure: str = "accuracy") -> Row | None:
-        """Compute the mean paired difference of a metric to a reference system, with its 95 % bootstrap interval.
+        """Compute the mean paired difference of a metric to a reference system, with its 95 % interval by Student's t.
 
         Returns
         -------
@@ -71,9 +71,9 @@ class DeepTable:
         if not pairs or None in (value for pair in pairs for value in pair):
             return None
         gaps = [a - b for a, b in pairs]
-        low, high = interval(gaps)
+        mean, low, high = estimate_mean(gaps)
         differs = not low <= 0.0 <= high if len(gaps) > 1 else None
-        return {"mean": float(np.mean(gaps)), "low": low, "high": high, "differs": differs}
+        return {"mean": mean, "low": low, "high": high, "differs": differs}
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -83,7 +83,8 @@ class DeepTable:
 
         With one seed, standard deviations and intervals are omitted.
         """
-        head = f"{'':<24}{'all labels':>15}{'few':>15}{'NMI':>7}{'ARI':>7}{'purity':>8}{'kB':>10}{'busiest':>10}"
+        titles = f"{'all labels':>15}{'few':>15}{'NMI':>7}{'ARI':>7}{'purity':>8}"
+        head = f"{'':<24}{titles}{'kB plain':>10}{'kB plain, busiest':>19}"
         reference = UNTRAINED if UNTRAINED in self.names else self.names[0]
         lines = [f"{head}  all labels - {reference} [95 %]"]
         for name in self.names:
@@ -101,7 +102,7 @@ class DeepTable:
                 difference = f"{gap['mean']:+.3f}{gap_interval}"
             lines.append(
                 f"{name:<24}{spread[0]:>15}{spread[1]:>15}{scores[0]:>7}{scores[1]:>7}{scores[2]:>8}"
-                f"{sent[0]:>10}{sent[1]:>10}  {difference}"
+                f"{sent[0]:>10}{sent[1]:>19}  {difference}"
             )
         return "\n".join(lines)
 

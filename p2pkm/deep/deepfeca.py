@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.card import Card
 from p2pkm.core.expected_messages import ByRound, Known, tables
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import Work
@@ -86,23 +87,21 @@ class DeepFeCA(DeepMethod):
         client m:  theta_m <- `epochs` epochs of stochastic gradient descent from theta
         server:    theta <- sum_m |D_m| theta_m / sum_m |D_m|
 
-    After the last round there is one more report and aggregation, so that labels and C belong to the last theta. The
-    loss is the mean over two random views v and all images of CE(softmax(f(v(x_n)) W^T / tau), y_n). The rows of W are
-    those of C at unit length; an absent one is left out. The learning rate falls to 0 along a cosine. Momentum is 0 at
-    the start of every round. A client without images has weight 0, and one without a centroid does not train.
+    One more report and aggregation ends the run, so that labels and C belong to the last theta. The loss is the mean
+    over two random views v and all images of CE(softmax(f(v(x_n)) W^T / tau), y_n). The rows of W are those of C at
+    unit length, without absent ones. The learning rate falls to 0 along a cosine. Momentum is 0 at the start of every
+    round. A client without a centroid does not train.
 
     **Messages.** Up: the report of the server method, and once per round `|D_m|` and theta_m, P + 1 numbers as a table
     of `features` columns, padded with zeros. Down: C, and theta likewise. Parameters are float32, but count 8 bytes
     each. With n clients, T rounds have 4 n T + 2 n messages. With ``server="none"`` reports and C are empty tables.
 
-    **Convergence.** With ``epochs=0`` or ``rate=0`` theta does not change, and C is that of the server method on the
-    first features. Results are bit-identical for any number of ranks on one machine with the same versions, since each
-    device's training depends on its local images and streams only and XLA uses one thread. They differ between
-    processor types.
+    **Convergence.** Not guaranteed. With ``epochs=0`` theta does not change, and C is that of the server method on the
+    first features. Results are bit-identical for any number of ranks on one machine with the same versions.
 
-    **Privacy.** No guarantee. The server receives the parameters of every client after its training; from their change
-    images can be reconstructed (gradient inversion). It also receives the report of the server method. All clients
-    receive theta and C. Suppression of small clusters would not protect any of this and is rejected.
+    **Privacy.** No guarantee. The server receives the report of the server method, and the parameters of every client
+    after its training; from their change images can be reconstructed (gradient inversion). All clients receive theta
+    and C.
 
     **Result.** Centroids, costs, ratios and scores refer to the features, and are compared with central k-means on the
     last features. `Result.learned` contains parameters, features and the labels of every round.
@@ -124,7 +123,14 @@ class DeepFeCA(DeepMethod):
     (3, 'deepfeca')
     """
 
-    name: ClassVar[str] = "deepfeca"
+    card = Card(
+        "deepfeca",
+        family="deep",
+        sends="network weights",
+        points="none",
+        line="learned features and clusters, with a server",
+    )
+    name: ClassVar[str] = card.name
     schedule: ClassVar[str] = "deep-star"
     traits: ClassVar[MethodTraits] = replace(TRAITS, needs_hub=True)
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.card import Card
 from p2pkm.core.expected_messages import ByRound, Known, MessageVolume, tables
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import OnGraph, Work
@@ -27,7 +28,7 @@ class DeepGossip(DeepMethod):
     Parameters
     ----------
     k, server, network, shape, features, classifier, temperature, epochs, batch, rate, momentum, decay, views, horizon
-        As in `p2pkm.DeepFeCA`. The root takes the part of the server in the method `server`.
+        As in `p2pkm.DeepFeCA`. The root acts as the server of the method `server`.
     gossips : int, optional
         Gossip turns in a round that average the parameters; default: the exact mean along the tree.
 
@@ -52,9 +53,9 @@ class DeepGossip(DeepMethod):
                    theta <- s / v, which is sent down to all devices:  theta_i <- theta
         clusters:  reports of a one-shot method on the new z_n are sent up the tree, its aggregate C down
 
-    The breadth-first tree begins near the middle of each component and is known to all devices, like the colors.
-    Devices forward reports unchanged. A first clustering precedes round 1, so that labels and C at the end belong to
-    the last theta. All devices of a component have the parameters that `deepfeca` yields on a star, and the same C.
+    All devices know the breadth-first tree from near the middle of each component. Devices forward reports unchanged. A
+    first clustering precedes round 1, so that labels and C at the end belong to the last theta. All devices of a
+    component have the parameters that `deepfeca` yields on a star, and the same C.
 
     With `gossips`, all links are used for the average; N_i are the neighbors of i::
 
@@ -62,8 +63,8 @@ class DeepGossip(DeepMethod):
                    (s, v)_i <- (s, v)_i + sum_{j in N_i} P_ij ((s, v)_j - (s, v)_i),  P_ij = 1 / (1 + max(deg_i, deg_j))
                    theta_i <- s / v
 
-    With one gossip and equal numbers of images the parameters are those of D-PSGD [1]_. On a complete graph one gossip
-    yields the exact mean. After few gossips the theta_i differ, and features of different theta_i are not comparable.
+    With one gossip and equal numbers of images this is D-PSGD [1]_. After few gossips the theta_i differ, and features
+    of different theta_i are not comparable.
 
     **Messages.** Once per round and tree link: P + 1 numbers up and P down, as tables of `features` columns, padded
     with zeros; the rows of all reports from below up, and C down. With `gossips` the parameters are not sent along the
@@ -71,15 +72,14 @@ class DeepGossip(DeepMethod):
 
     **Link weights.** With `gossips` they define the mixing matrix, as in `ConsensusLloyd`. The tree ignores them.
 
-    **Convergence.** Along the tree, theta is the mean over the devices of a component, weighted by their numbers of
-    images, up to rounding. A gossip preserves the sums of s and v over the devices, so theta_i tends to that mean as
-    `gossips` grows. Results are bit-identical for any number of ranks, as with `deepfeca`.
+    **Convergence.** Not guaranteed. A gossip preserves the sums of s and v over the devices, so theta_i tends to the
+    mean along the tree as `gossips` grows. Results are bit-identical for any number of ranks, as with `deepfeca`.
 
     **Privacy.** No guarantee. All devices of a component receive theta after every averaging. A parent receives the sum
     of the trained parameters below each child, those of a single device if the child is a leaf: from their change
     images can be reconstructed (gradient inversion). With `gossips` every neighbor receives the parameters of a device
-    right after its training, weighted by its number of images, and within a gossip those before it. Devices between a
-    device and the root receive its report, like the root.
+    right after its training, weighted by its number of images. Devices between a device and the root receive its
+    report, like the root.
 
     **Differences from the paper.** The combination of DeepFeCA [2]_ with decentralized averages is ours.
 
@@ -99,7 +99,14 @@ class DeepGossip(DeepMethod):
     _: KW_ONLY
     gossips: int | None = None
 
-    name: ClassVar[str] = "deepgossip"
+    card = Card(
+        "deepgossip",
+        family="deep",
+        sends="network weights",
+        points="none",
+        line="learned features and clusters, without a server",
+    )
+    name: ClassVar[str] = card.name
     schedule: ClassVar[str] = "jacobi"
 
     @property

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from p2pkm.analysis.paired_tests import estimate_mean
 from p2pkm.core.batch import Floats
 from p2pkm.core.errors import DataError
 from p2pkm.core.validation import as_floats, check_choice
 from p2pkm.deep.deep_table import DeepTable
 from p2pkm.deep.training import find_shape
 from p2pkm.metrics.registry import find
-from p2pkm.storage.study_table import interval
 from p2pkm.viz.looks import finish_figure
 from p2pkm.viz.open_run import require_type
 from p2pkm.viz.projection import find_components
@@ -39,7 +39,7 @@ def plot_accuracy(
     Parameters
     ----------
     table : DeepTable
-        From `p2pkm.deep_table`: means over its seeds, with 95 % bootstrap intervals.
+        From `p2pkm.deep_table`: means over its seeds, with 95 % intervals by Student's t.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on; default: a new figure.
     against : {"bytes", "bytes_busiest"}
@@ -58,13 +58,14 @@ def plot_accuracy(
     spent, sending = [], 0
     for number, name in enumerate(table.names):
         values = [row[figure] for row in table.rows if row["name"] == name]
-        mean, (low, high), bytes_ = float(np.mean(values)), interval(values), table.mean(name, against)
+        mean, low, high = estimate_mean(values)
+        bytes_ = table.mean(name, against)
         if not bytes_:
             color = (GRAY, INK, *CATEGORIES[::-1])[(number - sending) % (2 + len(CATEGORIES))]
             ax.axhline(mean, color=color, linestyle=":", linewidth=1.4, zorder=1, label=f"{name} (sends nothing)")
             continue
         color, marker = CATEGORIES[sending % len(CATEGORIES)], _MARKERS[sending % len(_MARKERS)]
-        ax.errorbar(bytes_, mean, [[max(mean - low, 0.0)], [max(high - mean, 0.0)]], color=color, marker=marker,
+        ax.errorbar(bytes_, mean, [[mean - low], [min(high, 1.0) - mean]], color=color, marker=marker,
                     capsize=3, markersize=8, linestyle="none", label=name)  # fmt: skip
         spent.append(bytes_)
         sending += 1
@@ -83,7 +84,7 @@ def plot_accuracy(
 
 
 @with_own_settings
-def plot_nearest(  # noqa: PLR0913 - options of a figure
+def plot_nearest(
     images: ArrayLike, features: ArrayLike, centroids: ArrayLike, ax: "Axes | None" = None, *, per_centroid: int = 8,
     shape: str | None = None, labels: ArrayLike | None = None,
 ) -> "Figure":  # fmt: skip
@@ -168,7 +169,9 @@ def plot_features(
     classes = np.zeros(len(positions), np.int64) if labels is None else np.asarray(labels)[::step]
     for number, index in enumerate(np.unique(classes)):
         members = classes == index
-        label = None if labels is None else str(index) if names is None else names[int(index)]
+        label = None
+        if labels is not None:
+            label = str(index) if names is None else names[int(index)]
         color, marker = CATEGORIES[number % len(CATEGORIES)], _MARKERS[number // len(CATEGORIES) % len(_MARKERS)]
         x, y = positions[members, 0], positions[members, 1]
         ax.scatter(x, y, s=9, color=color, linewidths=0, alpha=0.7, marker=marker, label=label, rasterized=True)

@@ -48,7 +48,7 @@ class _Images(NamedTuple):
         return self.all[~self.tested]
 
 
-def deep_table(  # noqa: PLR0913 - the public signature
+def deep_table(
     systems: Mapping[str, Any], data: str | tuple[ArrayLike, ArrayLike | None], *, devices: int = 10,
     partition: str = "iid", rounds: int | None = None, seeds: int | Iterable[int] = 10,
     controls: Iterable[str] = CONTROLS, per_class: int = 5, tell: Callable[[Row], None] | None = None,
@@ -161,8 +161,9 @@ def _load(data: str | tuple[ArrayLike, ArrayLike | None], seed: int, few: int) -
 
 
 def _deal(table: Table, partition: str, devices: int, seed: int) -> Any:
-    known = known_partitions(partition)
-    return assign(table, complete(parse_partition(partition) or Spec("iid", {}), known, seed), devices, "float64")
+    spec = parse_partition(partition) or Spec("iid", {})
+    assert isinstance(spec, Spec)
+    return assign(table, complete(spec, known_partitions(partition), seed), devices, "float64")
 
 
 def _measure_control(name: str, base: DeepMethod, images: _Images, rounds: int) -> Row:

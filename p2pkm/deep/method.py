@@ -15,7 +15,7 @@ from p2pkm.core.fork import is_inherited
 from p2pkm.core.messages import RaggedArray
 from p2pkm.core.protocols import MethodBase, PointCount, RunOutline, ServerMethodBase, Work
 from p2pkm.core.states import register
-from p2pkm.core.traits import MethodTraits
+from p2pkm.core.traits import Condition, MessageContent, MethodTraits
 from p2pkm.core.validation import check_choice, check_integer, check_positive
 from p2pkm.deep.networks import Network, check_network
 from p2pkm.deep.training import Trainer, TrainingContext, find_shape, parse_shape, require_jax, share_trainer
@@ -75,13 +75,16 @@ class DeepState(NamedTuple):
 
 
 TRAITS = MethodTraits(
+    message_content=MessageContent.OTHER,
     derives_features=True,
-    no_suppression="sends the parameters of a network, which every image has changed",
-    no_quantization="sends the parameters of a network, which a grid for centroids does not fit",
-    no_weights="trains on images that all count the same",
-    no_measuring="clusters features that it learns itself, not the images",
-    needs_reliable_links="takes turns of training and clustering, in which every message must arrive",
-    needs_static_links="takes turns of training and clustering over the same links",
+    incompatible_with={
+        "suppression": "sends the parameters of a network, which every image has changed",
+        "quantization": "sends the parameters of a network, to which the grid of centroids does not apply",
+        Condition.POINT_WEIGHTS: "trains on images that all count the same",
+        Condition.MEASURED_POINTS: "clusters features that it learns itself, not the images",
+        Condition.LOSSY_LINKS: "takes turns of training and clustering, in which every message must arrive",
+        Condition.CHANGING_LINKS: "takes turns of training and clustering over the same links",
+    },
 )
 
 

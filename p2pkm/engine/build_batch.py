@@ -65,6 +65,7 @@ def build_batch(
         hops=topology.hops,
         total_points=int(sizes_of(shards, network).sum()),
         total_weight=weight,
+        weighted=bool(network.total(np.array([np.count_nonzero(shards.weights != 1.0)]))[0]),
         data_std=scale,
         kernels=kernels,
         round=0,

@@ -12,16 +12,16 @@ The checks have a fixed order, the cheap ones first:
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from hashlib import sha256
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from p2pkm.channel.pipeline import ChannelPlan, plan_channel, reads_late
-from p2pkm.channel.registry import find as find_transform
+from p2pkm.channel.pipeline import ChannelPlan, plan_channel
+from p2pkm.core.batch import Floats
+from p2pkm.core.digest import digest
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import PointCount, RunOutline
 from p2pkm.core.spec import suggest
@@ -29,32 +29,51 @@ from p2pkm.core.validation import check_limits, check_magnitude, check_scalar, f
 from p2pkm.data.identifiers import ANSWERS, FILLING
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import label_pooled
+from p2pkm.engine.conflicts import (
+    OF_EVENTS,
+    OF_GRAPHS,
+    OF_OPTIONS,
+    OF_POINTS,
+    OF_POINTS_ON_GRAPHS,
+    OF_STREAMS,
+    OF_TRANSFORMS,
+    Combination,
+    explain_refusal,
+    reads_late,
+    refuse,
+    refuse_changing_links,
+    refuse_transforms,
+)
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.engine.run_secret import require_repeatable
-from p2pkm.methods.following import check_following, follow
-from p2pkm.methods.init.pipelines import check_groups_fit, check_init, check_links, needs_hub, resolve
+from p2pkm.methods.following import follow
+from p2pkm.methods.init.pipelines import check_init, resolve
 from p2pkm.metrics.monitor import usual_every
+from p2pkm.metrics.summary import OptionalMetrics
 from p2pkm.network.graph import Topology
-from p2pkm.network.rank_partition import check_rank_partition
+from p2pkm.network.rank_partition import RankPartition, check_rank_partition
 from p2pkm.network.transport import World
 
 if TYPE_CHECKING:
     from p2pkm.data.stream import PointStream
-    from p2pkm.network.link_model import LinkModel, LinkParameters
+    from p2pkm.network.link_model import LinkParameters
 
+# Fields of a run that only some ranks have, or that follow from the others.
+_OF_SOME_RANKS = ("outline", "options", "completed", "points", "start", "scores", "notes")
 SCALES = ("none", "standard", "minmax")
 # Keys of the arrays that rank 0 sends to the other ranks; _NET is a prefix for those of the link model.
 _NET = "net_"
 _FEATURES, _IMAGE = "feature_names", "image_shape"
 # Features that the summary names before it abbreviates the list.
 _LISTED_FEATURES = 20
-# Array elements that are hashed at a time, so that no large temporary copy is made.
-_HASH_BLOCK = 1 << 17
+# Shift and span of each device of the system, float64[N, d] each.
+Scaling = tuple[Floats, Floats]
+# Number of clusters that the devices chose, see `p2pkm.engine.preliminaries.choose`.
+Choice = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class RunConfig:
-    """Configuration of a run, identical on all ranks.
+class Run:
+    """Checked run, identical on all ranks except for the inputs that only some of them have read.
 
     Attributes
     ----------
@@ -84,6 +103,18 @@ class RunConfig:
         Names of the features; empty if they are unnamed.
     outline : RunOutline or None
         Facts of the run for `p2pkm.core.protocols.MethodBase.configure`; None if the run was not built by `build_run`.
+    options : RunOptions
+        Options of the run; those of a command are resolved, as ``config.toml`` stores them.
+    completed : RunOptions
+        The same with the defaults that the run has chosen, for other ranks and the summary.
+    points : Shards, DiskShards or None
+        Points of all devices. This and the following attributes: only on ranks that have read them.
+    start : float64[n, k, d] or None
+        Initial centroids of all devices, which replace the initialization stages.
+    scores : OptionalMetrics
+        Metrics that are computed only on request.
+    notes : tuple of str
+        Remarks on defaults, and on the points and their partition, for the user.
     """
 
     algorithm: Any
@@ -95,12 +126,18 @@ class RunConfig:
     scale: str = "none"
     link_model: "LinkParameters | None" = None
     k_max: int | None = None
-    channel: ChannelPlan = field(default_factory=lambda: plan_channel({}, None))
+    channel: ChannelPlan = field(default_factory=lambda: plan_channel({}))
     all_rounds: bool = False
     stream: "PointStream | None" = None
     features: tuple[str, ...] = ()
     missing: str = "refuse"
     outline: RunOutline | None = None
+    options: RunOptions = field(default_factory=RunOptions)
+    completed: RunOptions = field(default_factory=RunOptions)
+    points: Any = None
+    start: Floats | None = None
+    scores: OptionalMetrics = OptionalMetrics()  # noqa: RUF009 - a tuple
+    notes: tuple[str, ...] = ()
 
     def configure(self, points: int) -> Any:
         """Fill in the parameters of the method that depend on the run; `points`: their number in the system.
@@ -132,13 +169,53 @@ class RunConfig:
         return ", ".join(names[:_LISTED_FEATURES]) + more or None
 
     def digests(self) -> dict[str, bytes]:
-        """Compute the SHA-256 of each field, except the outline, and of the files that the run reads.
+        """Compute the SHA-256 of each field that all ranks share, and of the files that the run reads.
 
         The names are the same on all ranks, and in a correct run the digests, too.
         """
         files = {"faults": self.channel.to_arrays(), "stream": (str(self.stream), self._pack_stream()),
                  "topology": replace(self.topology, file_summary="")}  # fmt: skip
-        return {name: _digest(value) for name, value in (vars(self) | files).items() if name != "outline"}
+        return {name: digest(value) for name, value in (vars(self) | files).items() if name not in _OF_SOME_RANKS}
+
+
+@dataclass(frozen=True)
+class Rank:
+    """Run on one rank, with the points of its devices.
+
+    Attributes
+    ----------
+    run : Run
+        Equal on all ranks, without points and initial centroids of other ranks.
+    world : World
+    shards : Shards
+        Points of the local devices.
+    start : float64[n, k, d] or None
+        Initial centroids of the local devices, which replace the initialization stages.
+    division : RankPartition or None
+        Assignment of devices to ranks; None for contiguous blocks.
+    saved : dict or None
+        This rank's part of the checkpoint to resume from.
+    interrupted : callable
+        Returns the signal that requested a stop, or 0. The run stops after the current round.
+    input_digests : mapping of str to bytes
+        SHA-256 of inputs that every rank has as a whole, points and initial centroids, to compare them between ranks.
+        Empty if only rank 0 has them.
+    scaling : tuple or None
+        Shift and span of each device of the system, once the points are scaled.
+    choice : dict or None
+        Number of clusters that the devices chose, see `p2pkm.engine.preliminaries.choose`.
+    """
+
+    run: Run
+    world: World
+    shards: Shards
+    start: Floats | None = None
+    division: RankPartition | None = None
+    saved: dict[str, Any] | None = None
+    interrupted: Callable[[], int] = lambda: 0
+    input_digests: Mapping[str, bytes] = field(default_factory=dict)
+    scaling: Scaling | None = None
+    choice: Choice | None = None
 
 
 class HasShape(Protocol):
@@ -157,14 +234,17 @@ class HasShape(Protocol):
         """Number of features."""
 
 
-def check_options(algorithm: Any, options: RunOptions, ranks: int = 1) -> ChannelPlan:
+def check_options(algorithm: Any, options: RunOptions, channel: ChannelPlan | None = None) -> ChannelPlan:
     """Validate the options, also together with the method, and plan the channel.
+
+    The answer does not depend on the number of ranks: what is rejected on a cluster is rejected on a laptop.
 
     Parameters
     ----------
     algorithm : Algorithm or ServerMethod
     options : RunOptions
-    ranks : int
+    channel : ChannelPlan, optional
+        Result of an earlier call, which is only checked again: the method may have another number of clusters.
 
     Returns
     -------
@@ -177,56 +257,21 @@ def check_options(algorithm: Any, options: RunOptions, ranks: int = 1) -> Channe
         If an option is out of range or cannot be combined with the method or another option.
     """
     _check_parameters(algorithm)
-    if options.k_max is not None:
-        _check_choice(algorithm, options)
-    _check_scale(algorithm, options.scale)
-    _check_missing(algorithm, options)
-    check_rank_partition(options.rank_partition, ranks)
-    _check_checkpoints(algorithm, options)
-    if options.start is not None:
-        _check_start(algorithm)
+    for name, known in (("scale", SCALES), ("missing", ANSWERS)):
+        if check_scalar(value := getattr(options, name), name) not in known:
+            raise ExperimentError(f"{name} is {value!r}. {suggest(str(value), known)}")
+    check_rank_partition(options.rank_partition)
     check_init(algorithm.traits.init, algorithm.k)
-    if options.stream is not None:
-        check_following(algorithm, timed=options.link_model is not None)
-    model: LinkModel | None = options.link_model
-    if model is not None and options.devices is not None:
+    combination = Combination(algorithm, vars(options))
+    refuse(OF_OPTIONS, combination)
+    if options.link_model is not None and options.devices is not None:
+        from p2pkm.network.link_model import LinkModel
+
+        model: Any = LinkModel.of(options.link_model)
         model.check_devices(options.devices)
-    return plan_channel(vars(options), algorithm)
-
-
-def _check_checkpoints(algorithm: Any, options: RunOptions) -> None:
-    """Reject explicit checkpoint options for a method whose state contains a secret."""
-    for name in ("checkpoint", "checkpoint_every"):
-        if value := getattr(options, name):
-            require_repeatable(algorithm, f"{name} {value}")
-
-
-def _check_scale(algorithm: Any, scale: str) -> None:
-    """Validate the option `scale`; some methods forbid measurements of the points."""
-    if check_scalar(scale, "scale") not in SCALES:
-        raise ExperimentError(f"scale is {scale!r}. {suggest(str(scale), SCALES)}")
-    if scale != "none" and algorithm.traits.no_measuring:
-        raise ExperimentError(
-            f"scale {scale!r} cannot be combined with {algorithm.name}: the method {algorithm.traits.no_measuring}. "
-            "Use --scale none"
-        )
-
-
-def _check_missing(algorithm: Any, options: RunOptions) -> None:
-    """Validate the option `missing`; filling in needs points that may be measured and do not change."""
-    missing = options.missing
-    if check_scalar(missing, "missing") not in ANSWERS:
-        raise ExperimentError(f"missing is {missing!r}. {suggest(str(missing), ANSWERS)}")
-    if missing in FILLING and algorithm.traits.no_measuring:
-        raise ExperimentError(
-            f"missing {missing!r} cannot be combined with {algorithm.name}: the method "
-            f"{algorithm.traits.no_measuring}. Use --missing drop"
-        )
-    if missing in FILLING and options.stream is not None:
-        raise ExperimentError(
-            f"missing {missing!r} cannot be combined with a stream: points that arrive must be complete. "
-            "Use --missing drop or remove --stream"
-        )
+    channel = plan_channel(vars(options)) if channel is None else channel
+    refuse_transforms(combination._replace(channel=channel))
+    return channel
 
 
 def _check_parameters(algorithm: Any) -> None:
@@ -244,43 +289,6 @@ def _check_parameters(algorithm: Any) -> None:
     )
 
 
-def _check_start(algorithm: Any) -> None:
-    """Validate that the method can begin with initial centroids from the user."""
-    if algorithm.traits.init is None:
-        raise ExperimentError(
-            f"start cannot be combined with {algorithm.name}: the method begins with a computation on the local "
-            "points. Remove start"
-        )
-    if algorithm.traits.needs_agreed_start:
-        raise ExperimentError(
-            "start cannot be combined with coupling=rehearsal or accept=true: they require an initialization that all "
-            "devices agree on by messages. Use --coupling auto and --no-accept, or remove start"
-        )
-    if algorithm.traits.groups:
-        raise ExperimentError(
-            "start cannot be combined with groups: groups bring their own start, one for each group. Remove start, or "
-            "use groups=false"
-        )
-
-
-def _check_choice(algorithm: Any, options: RunOptions) -> None:
-    """Validate that the devices can choose the number of clusters."""
-    if algorithm.traits.no_measuring:
-        raise ExperimentError(
-            f"k_max {options.k_max} cannot be combined with {algorithm.name}: the method "
-            f"{algorithm.traits.no_measuring}. Set the number of clusters with -k"
-        )
-    if options.start is not None:
-        raise ExperimentError(
-            "start and k_max cannot be combined: start fixes the number of clusters. Remove one of them"
-        )
-    if algorithm.traits.groups:
-        raise ExperimentError(
-            "-k auto (k_max) cannot be combined with --groups: the number of clusters is chosen from the points of all "
-            "devices, but each group has separate clusters. Use a number, such as -k 8, or remove --groups"
-        )
-
-
 def check_fit(algorithm: Any, run: RunOutline, points: HasShape) -> None:
     """Validate the method on this graph with these points.
 
@@ -291,73 +299,95 @@ def check_fit(algorithm: Any, run: RunOutline, points: HasShape) -> None:
     ExperimentError, TopologyError
         If the method cannot run on this graph, or not with this number of points.
     """
-    if not needs_hub(algorithm):
-        check_links(algorithm, run.topology)
-        check_groups_fit(algorithm.traits.groups, run.topology)
-    if algorithm.traits.no_weights and isinstance(points, Shards) and points.weights.strides != (0,):
-        raise DataError(
-            f"point weights cannot be combined with {algorithm.name}: the method {algorithm.traits.no_weights}. "
-            "Remove the weights"
-        )
+    combination = Combination(algorithm, topology=run.topology, points=points)
+    refuse(OF_GRAPHS, combination)
+    groups, n = algorithm.traits.groups, run.topology.clients
+    if isinstance(groups, int) and groups > n:
+        raise ExperimentError(f"groups is {groups}; expected at most {n}, the number of devices, or auto.")
+    refuse(OF_POINTS, combination)
     algorithm.check(run, PointCount(points.n, points.m, points.d))
 
 
+def _take_preferred(at: Combination) -> tuple[Any, tuple[str, ...]]:
+    """Fill in the parameters that a method prefers; if the run would then be refused, only return a note that says why.
+
+    The same table decides both: what is refused if asked for by name is not chosen as a default.
+    """
+    preferred = at.algorithm.preferred
+    if not preferred:
+        return at.algorithm, ()
+    filled_in = at.algorithm.replaced(**preferred)
+    reason = explain_refusal(at._replace(algorithm=filled_in))
+    if not reason:
+        return filled_in, ()
+    names = ", ".join(f"{name}={value}" for name, value in preferred.items())
+    return at.algorithm, (f"{names}, the default of {at.algorithm.name}, is not used: {reason}",)
+
+
 def _resolve_defaults(
-    algorithm: Any, options: RunOptions, outline: RunOutline, d: int, channel: ChannelPlan
+    algorithm: Any, options: RunOptions, outline: RunOutline, d: int, planned: ChannelPlan, placed: ChannelPlan
 ) -> tuple[Any, RunOutline, ChannelPlan]:
-    """Resolve the defaults of method, outline and channel that depend on the run; the only place that does."""
+    """Resolve the defaults of method, outline and channel that depend on the run; the only place that does.
+
+    `planned` is the channel before it was bound to the graph, `placed` the one after.
+    """
     late = reads_late(vars(options), algorithm)
     reasons = {"changing links": outline.topology.varying is not None, "late messages": late}
-    reasons |= {kind.name: kind.disturbs(settings) for kind, settings in channel.parts}
+    reasons |= {kind.name: kind.disturbs(settings) for kind, settings in placed.parts}
     disturbed = next((name for name, holds in reasons.items() if holds), "")
     algorithm, outline = resolve(algorithm, outline._replace(disturbed=disturbed), d)
     integers = options.quantize.choose(preferred=algorithm.prefers_integers)
     if integers is not None:
+        wished = vars(options) | {"quantize": integers}
+        addition = planned.plan_addition("quantization", wished)
+        combination = Combination(algorithm, wished, planned.join(addition), outline.topology)
         # If integers cannot be combined with the method or another option, messages stay real.
         with suppress(ExperimentError):
-            with_integers = replace(options, quantize=integers)
-            channel = plan_channel(vars(with_integers), algorithm).place(outline.topology, options.seed)
-    return algorithm, outline, channel
+            refuse_transforms(combination)
+            refuse_changing_links(combination)
+            placed = placed.join(addition.place(outline.topology, options.seed))
+    return algorithm, outline, placed
 
 
-def build_run(  # noqa: PLR0913 - the parts of a run
+def build_run(
     algorithm: Any,
     options: RunOptions,
     topology: Topology,
     points: HasShape | None,
     *,
-    ranks: int = 1,
     graph: Any = None,
     arrays: Mapping[str, Any] | None = None,
     image: tuple[int, ...] | None = None,
-) -> RunConfig:
+    channel: ChannelPlan | None = None,
+) -> Run:
     """Validate a run in the order of the module docstring, and build its configuration.
 
     Parameters
     ----------
-    algorithm, options, ranks
+    algorithm, options
         As in `check_options`.
     topology : Topology
     points : Shards, DiskShards, PointCount or None
         Including an empty device for a server. None on other ranks, once rank 0 has validated the points.
-    ranks : int, default=1
     graph : networkx.Graph, optional
         Its attributes are read by the link model.
     arrays : mapping, optional
-        Result of `RunConfig.to_arrays` on rank 0. Other ranks may lack access to the files.
+        Result of `Run.to_arrays` on rank 0. Other ranks may lack access to the files.
     image : tuple of int, optional
         Shape of points that are images.
+    channel : ChannelPlan, optional
+        Result of `check_options` for these options, which are not configured again.
 
     Returns
     -------
-    RunConfig
+    Run
 
     Raises
     ------
     ExperimentError, TopologyError, DataError
         If an option is invalid, or method, graph and points do not fit together.
     """
-    channel = check_options(algorithm, options, ranks)
+    planned = check_options(algorithm, options, channel)
     seed = options.seed
     if options.stream is not None:
         algorithm = follow(algorithm)
@@ -368,49 +398,49 @@ def build_run(  # noqa: PLR0913 - the parts of a run
     )  # fmt: skip
     if points is not None:
         check_fit(algorithm, outline, points)
-        _check_points(algorithm, options, topology, points, ranks)
-    net = None if options.link_model is None else _place_link_model(algorithm, options, topology, graph, arrays)
-    channel = channel.place(topology, seed, arrays)
-    faults = channel.find("faults")
+        _check_points(algorithm, options, topology, points)
+    combination = Combination(algorithm, vars(options), planned, topology)
+    net = None if options.link_model is None else _place_link_model(combination, graph, arrays)
+    refuse_changing_links(combination)
+    placed = planned.place(topology, seed, arrays)
     # The first check knew only the path of a fault trace; now its events are known.
-    if faults is not None:
-        find_transform("faults").check(faults, algorithm)
+    refuse(OF_TRANSFORMS, Combination(algorithm, vars(options), placed, topology))
     # Points on disk are validated by the rank that reads them.
     if isinstance(points, Shards):
-        check_magnitude(points.points, "the points", missing=options.missing in FILLING)
+        for some in (points, points.tests):
+            if some is not None:
+                check_magnitude(some.points, "the points", missing=options.missing in FILLING)
         check_limits(find_limits(points.points), "the points", points.points.dtype, each=options.scale != "none")
     # Other ranks do not need the number of features: rank 0 has resolved the initialization.
     d = 0 if points is None else points.d
-    algorithm, outline, channel = _resolve_defaults(algorithm, options, outline, d, channel)
+    algorithm, notes = _take_preferred(Combination(algorithm, vars(options), placed, topology, points))
+    algorithm, outline, placed = _resolve_defaults(algorithm, options, outline, d, planned, placed)
     record_every = options.record_every
     stream = None
     if options.stream is not None:
         stream = _bind_stream(algorithm, options, points, arrays, topology.clients, rounds)
-    return RunConfig(
+    return Run(
         algorithm, topology, rounds, seed,
         usual_every(topology.n) if record_every is None else record_every, options.baselines,
-        options.scale, net, options.k_max, channel,
+        options.scale, net, options.k_max, placed,
         options.all_rounds, stream, _name_features(points, arrays),
-        options.missing, outline,
+        options.missing, outline, options, options, notes=notes,
     )  # fmt: skip
 
 
-def _place_link_model(
-    algorithm: Any, options: RunOptions, topology: Topology, graph: Any, arrays: Mapping[str, Any] | None
-) -> "LinkParameters":
+def _place_link_model(at: Combination, graph: Any, arrays: Mapping[str, Any] | None) -> "LinkParameters":
     """Bind the link model to the graph, or unpack the parameters of rank 0; validate the event-driven execution."""
     from p2pkm.engine.event_driven import schedule_events
-    from p2pkm.network.link_model import LinkParameters
+    from p2pkm.network.link_model import LinkModel, LinkParameters
 
     if arrays is None:
-        net: LinkParameters = options.link_model.place(topology, graph)
+        model: Any = LinkModel.of(at.options["link_model"])
+        net: LinkParameters = model.place(at.topology, graph)
     else:
         net = LinkParameters(*(arrays[_NET + name] for name in LinkParameters._fields))
-    if schedule_events(algorithm, net, topology) is not None and options.all_rounds:
-        raise ExperimentError(
-            "--all-rounds cannot be combined with --schedule async and --link-model: devices act when messages arrive, "
-            "so the run ends when no message is in transit. Remove one of the three"
-        )
+    assert at.topology is not None
+    schedule_events(at.algorithm, net, at.topology)
+    refuse(OF_EVENTS, at)
     return net
 
 
@@ -445,11 +475,8 @@ def _bind_stream(
         return None
     if points is None:
         return rebuild_stream(stream, arrays or {}, seed)
-    if not isinstance(points, Shards):
-        raise DataError(
-            "--stream cannot be combined with points on disk: it changes points in memory. Load them with "
-            "p2pkm.read_table, or remove --stream"
-        )
+    refuse(OF_STREAMS, Combination(algorithm, vars(options), points=points))
+    assert isinstance(points, Shards)
     classes = points.labels
     # Points that arrive are drawn from the classes. Without labels the clusters of central k-means replace them.
     if classes is None and stream.tape is None:
@@ -458,7 +485,7 @@ def _bind_stream(
     return build_stream(stream, points, known_classes, seed, limits)
 
 
-def _check_points(algorithm: Any, options: RunOptions, topology: Topology, points: HasShape, ranks: int) -> None:
+def _check_points(algorithm: Any, options: RunOptions, topology: Topology, points: HasShape) -> None:
     """Validate that points, graph and options fit together."""
     if topology.n != points.n:
         raise TopologyError(
@@ -471,33 +498,21 @@ def _check_points(algorithm: Any, options: RunOptions, topology: Topology, point
         raise DataError(
             f"{algorithm.k} clusters of {points.m} points; expected at most as many clusters as points. Reduce k"
         )
-    if options.rank_partition == "metis" and ranks > 1:
-        from p2pkm.data.out_of_core.shards import DiskShards
-
-        if isinstance(points, DiskShards):
-            raise ExperimentError(
-                "--rank-partition metis cannot be combined with points on disk: each rank reads one range of devices. "
-                "Use --rank-partition blocks"
-            )
+    refuse(OF_POINTS_ON_GRAPHS, Combination(algorithm, vars(options), topology=topology, points=points))
     count = int(topology.components.max()) + 1
-    if count > 1 and options.k_max is not None:
-        raise TopologyError(
-            f"the graph is disconnected: it has {count} components, which cannot agree on a number of "
-            "clusters. Add links, or set the number of clusters with -k"
-        )
     if count > 1 and not options.allow_disconnected:
         raise TopologyError(
             f"the graph is disconnected: it has {count} components; expected 1. Add links, or pass "
-            "--allow-disconnected (allow_disconnected=True in scripts) to cluster each component separately"
+            "--allow-disconnected (in Python allow_disconnected=True) to cluster each component separately"
         )
 
 
-def require_same_run(config: RunConfig, world: World, inputs: Mapping[str, bytes]) -> None:
+def require_same_run(config: Run, world: World, inputs: Mapping[str, bytes]) -> None:
     """Validate that all ranks have the same run; a collective call.
 
     Parameters
     ----------
-    config : RunConfig
+    config : Run
     world : World
     inputs : mapping of str to bytes
         SHA-256 of further inputs, under the same names on every rank.
@@ -530,37 +545,3 @@ def _describe_difference(rank_digests: list[bytes], names: Iterable[str]) -> str
         if differing:
             return f"rank {rank} differs from rank 0 in {', '.join(differing)}"
     return ""
-
-
-def _digest(value: Any) -> bytes:
-    total = sha256()
-    _update_hash(total, value)
-    return total.digest()
-
-
-def _update_hash(total: Any, value: Any) -> None:
-    """Update a hash by the contents of a value; objects that are not records count by their type only."""
-    value = value.item() if isinstance(value, np.generic) else value
-    kind = type(value)
-    if isinstance(value, np.ndarray):
-        total.update(f"{value.dtype.str}{value.shape}".encode())
-        # The array may be a view of stride 0, so blocks of it are copied, never all of it.
-        flat = value.reshape(-1)
-        for first in range(0, len(flat), _HASH_BLOCK):
-            total.update(np.ascontiguousarray(flat[first : first + _HASH_BLOCK]).view(np.uint8).data)
-    elif value is None or isinstance(value, (bool, int, float, str)):
-        total.update(f"{value!r};".encode())
-    else:
-        children = list(_children(value))
-        total.update(f"{value if isinstance(value, type) else kind} {len(children)};".encode())
-        for child in children:
-            _update_hash(total, child)
-
-
-def _children(value: Any) -> Iterable[Any]:
-    """Return the parts of a record, a mapping or a sequence, in a fixed order."""
-    if isinstance(value, Mapping):
-        return (part for name in sorted(value) for part in (name, value[name]))
-    if isinstance(value, (tuple, list)):
-        return value
-    return [vars(value)[item.name] for item in fields(value)] if is_dataclass(type(value)) else ()

@@ -60,7 +60,7 @@ def schedule_events(algorithm: Any, net: LinkParameters | None, topology: Topolo
     Raises
     ------
     ExperimentError
-        If there are more than `MOST` devices, or the method uses over-relaxation.
+        If there are more than `MOST` devices.
     """
     if net is None or algorithm.schedule != "async" or topology.varying is not None:
         return None
@@ -68,12 +68,6 @@ def schedule_events(algorithm: Any, net: LinkParameters | None, topology: Topolo
         raise ExperimentError(
             f"--schedule async with --link-model runs one turn per event; expected at most {MOST:,} devices, but there "
             f"are {topology.n:,}. Remove --link-model, so that many devices act in a turn, or use --schedule colored"
-        )
-    relaxation = algorithm.traits.relaxation
-    if relaxation is not None and relaxation > 1.0:
-        raise ExperimentError(
-            f"relaxation is {relaxation:g}; expected at most 1 with --schedule async and --link-model: over-relaxation "
-            "on old tables diverges. Reduce relaxation, remove --link-model, or use --schedule colored"
         )
     return Events(net, topology)
 

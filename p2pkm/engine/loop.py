@@ -168,11 +168,8 @@ def run(stages: Sequence[Stage], start: Floats | None, context: RunContext) -> S
     del state, start
     stage_result = StageResult(None, "none", 0)
     method_stage, method_result = find_method_stage(stages), None
-    full_context = context
     first, context = _find_resume_position(context)
     for number, stage in enumerate(stages[first:], first):
-        # Stages marked `all_links` also use links that an earlier stage removed, for example between groups.
-        context = _activate_links(full_context, full_context.devices) if stage.all_links else context
         is_method_stage, is_last = stage is method_stage, number == len(stages) - 1
         # Without `**`, for which Python would hold the arguments, the state before among them, until the call returns.
         stage_result = run_stage(
@@ -356,7 +353,11 @@ def _check_termination(context: RunContext, state: Any, any_sent: bool, t: int) 
               *(len(flags) - np.count_nonzero(flags) for flags in (converged, oscillating))]  # fmt: skip
     totals = context.monitor.network.total(np.array(counts, np.int64))
     signaled, terminated, saves_due, saves_enabled, senders, not_converged, not_oscillating = totals
-    stop = "terminated" if terminated else "interrupted" if signaled else ""
+    stop = ""
+    if terminated:
+        stop = "terminated"
+    elif signaled:
+        stop = "interrupted"
     # Round 0 is never saved. With checkpoints a stop request therefore waits for the end of round 1.
     request = _Request(stop if t or not saves_enabled else "", bool(saves_due or (stop and saves_enabled)))
     if context.all_rounds:

@@ -4,18 +4,19 @@ Each of them ends with a result that all devices share. It is stored in the chec
 repeat the stage.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from p2pkm.channel.transform import CHOOSING
-from p2pkm.core.batch import Devices, Floats
+from p2pkm.core.batch import Floats
 from p2pkm.core.chunks import rescale
 from p2pkm.data.identifiers import FILLING
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch
-from p2pkm.engine.build_run import RunConfig
+from p2pkm.engine.build_run import Choice, Rank, Run
 from p2pkm.engine.checkpointing import Checkpointer
 from p2pkm.engine.loop import RunContext, run_stage
 from p2pkm.methods.init.pipelines import Stage, choosing_stage, imputing_stage, scaling_stage
@@ -24,98 +25,58 @@ from p2pkm.methods.init.registry import InitContext
 if TYPE_CHECKING:
     from p2pkm.methods.building_blocks.number_of_clusters import Decision
 
-Choice = dict[str, Any]
-# Shift and span of each device of the system, float64[N, d] each.
-Scaling = tuple[Floats, Floats]
+# Runs a stage, and returns rank and context with what the devices learned from it.
+Absorb = Callable[[Rank, RunContext, Stage, Checkpointer], tuple[Rank, RunContext]]
 _DOCS = "docs/howto/choose-k.md"
 
 
-def list_preliminaries(config: RunConfig, setting: InitContext) -> tuple[Stage, ...]:
-    """List the preliminary stages of a run, in their order."""
-    filling = (imputing_stage(config.missing, setting),) if config.missing in FILLING else ()
-    scaling = () if config.scale == "none" else (scaling_stage(config.scale, setting),)
-    choosing = () if config.k_max is None else (choosing_stage(config.algorithm, setting),)
-    return (*filling, *scaling, *choosing)
+def list_preliminaries(run: Run, setting: InitContext) -> list[tuple[Stage, Absorb]]:
+    """List the preliminary stages of a run, in their order, each with the function that runs it."""
+    preliminaries: list[tuple[Stage, Absorb]] = []
+    if run.missing in FILLING:
+        preliminaries.append((imputing_stage(run.missing, setting), _impute))
+    if run.scale != "none":
+        preliminaries.append((scaling_stage(run.scale, setting), _scale))
+    if run.k_max is not None:
+        preliminaries.append((choosing_stage(run.algorithm, setting), _choose))
+    return preliminaries
 
 
-def run_preliminaries(
-    config: RunConfig,
-    shards: Shards,
-    stages: tuple[Stage, ...],
-    context: RunContext,
-    checkpointer: Checkpointer,
-) -> tuple[RunConfig, Devices, Shards, Scaling | None, Choice | None]:
-    """Run the preliminary stages.
-
-    Parameters
-    ----------
-    config : RunConfig
-    shards : Shards
-        Local points.
-    stages : tuple of Stage
-        Result of `list_preliminaries`.
-    context : RunContext
-    checkpointer : Checkpointer
-
-    Returns
-    -------
-    config : RunConfig
-        With the number of clusters that the devices chose.
-    devices : Devices
-    shards : Shards
-        Local points without missing values, scaled.
-    scaling : tuple or None
-        Shift and span of each device; None without scaling.
-    choice : dict or None
-        Result of `choose`; None if k was set by the user.
-    """
-    devices, scaling, choice = context.devices, None, None
-    if config.missing in FILLING:
-        devices, shards = _impute(config, shards, stages[0], context, checkpointer)
-        stages, context = stages[1:], context._replace(devices=devices)
-    if config.scale != "none":
-        devices, shards, scaling = _scale(config, shards, stages[0], context, checkpointer)
-    if config.k_max is not None:
-        config, choice = _choose(config, stages[-1], context._replace(devices=devices), checkpointer)
-    return config, devices, shards, scaling, choice
-
-
-def _choose(
-    config: RunConfig, stage: Stage, context: RunContext, checkpointer: Checkpointer
-) -> tuple[RunConfig, Choice]:
-    """Run the stage that chooses the number of clusters; return the run with this number, and the choice."""
-    context.monitor.attach(context.devices, None)
-    context.channel.start((stage,), context.devices, context.monitor.network)
-    choice = choose(stage, context, checkpointer)
-    return replace(config, algorithm=config.algorithm.with_k(choice["k"])), choice
-
-
-def _impute(
-    config: RunConfig, shards: Shards, stage: Stage, context: RunContext, checkpointer: Checkpointer
-) -> tuple[Devices, Shards]:
+def _impute(rank: Rank, context: RunContext, stage: Stage, checkpointer: Checkpointer) -> tuple[Rank, RunContext]:
     """Run the stage that computes mean or median of each feature, and fill in the missing values."""
-    context.monitor.attach(context.devices, None)
-    context.channel.start((stage,), context.devices, context.monitor.network)
-    return _rebuild(config, fill(shards, impute(stage, context, checkpointer)), context)
+    _start(stage, context)
+    return _with_points(rank, context, fill(rank.shards, impute(stage, context, checkpointer)))
 
 
-def _rebuild(config: RunConfig, shards: Shards, context: RunContext) -> tuple[Devices, Shards]:
-    """Rebuild the batch with other points; return it and the points."""
-    batch = build_batch(config.topology, shards, context.monitor.network, config.seed, context.devices.kernels)
-    # The secret of a run is drawn once. Its keys are taken from the old batch.
-    return context.channel.equip(replace(batch, secrets=context.devices.secrets)), shards
-
-
-def _scale(
-    config: RunConfig, shards: Shards, stage: Stage, context: RunContext, checkpointer: Checkpointer
-) -> tuple[Devices, Shards, Scaling]:
+def _scale(rank: Rank, context: RunContext, stage: Stage, checkpointer: Checkpointer) -> tuple[Rank, RunContext]:
     """Run the stage that computes shift and span of each feature, and scale the points."""
+    _start(stage, context)
+    units, network = scale(stage, context, checkpointer), context.monitor.network
+    rank = replace(rank, scaling=(network.allgather_by_device(units[0]), network.allgather_by_device(units[1])))
+    return _with_points(rank, context, apply(rank.shards, units))
+
+
+def _choose(rank: Rank, context: RunContext, stage: Stage, checkpointer: Checkpointer) -> tuple[Rank, RunContext]:
+    """Run the stage that chooses the number of clusters, and give it to the method."""
+    _start(stage, context)
+    choice = choose(stage, context, checkpointer)
+    run = replace(rank.run, algorithm=rank.run.algorithm.with_k(choice["k"]))
+    return replace(rank, run=run, choice=choice), context
+
+
+def _start(stage: Stage, context: RunContext) -> None:
+    """Prepare monitor and channel for a stage."""
     context.monitor.attach(context.devices, None)
     context.channel.start((stage,), context.devices, context.monitor.network)
-    units = scale(stage, context, checkpointer)
-    network = context.monitor.network
-    scaling = network.allgather_by_device(units[0]), network.allgather_by_device(units[1])
-    return *_rebuild(config, apply(shards, units), context), scaling
+
+
+def _with_points(rank: Rank, context: RunContext, shards: Shards) -> tuple[Rank, RunContext]:
+    """Return rank and context with other points, for which the batch is built again."""
+    old, run = context.devices, rank.run
+    batch = build_batch(run.topology, shards, context.monitor.network, run.seed, old.kernels)
+    # The secret of a run is drawn once. Its keys are taken from the old batch.
+    devices = context.channel.equip(replace(batch, secrets=old.secrets))
+    return replace(rank, shards=shards), context._replace(devices=devices)
 
 
 def scale(stage: Stage, context: RunContext, checkpointer: Any) -> tuple[Floats, Floats]:
@@ -141,16 +102,23 @@ def impute(stage: Stage, context: RunContext, checkpointer: Any) -> Floats:
 
 
 def fill(shards: Shards, filling: Floats) -> Shards:
-    """Replace the missing values (NaN) of each local device by its row of `filling`, float64[n, d]."""
+    """Replace the missing values (NaN) of each local device, also of test points, by its row of `filling`[n, d]."""
     is_missing = np.isnan(shards.points)
     device = np.repeat(np.arange(shards.n), shards.sizes)
     points = np.where(is_missing, filling[device], shards.points)
-    return replace(shards, points=points.astype(shards.points.dtype, copy=False))
+    tests = None if shards.tests is None else fill(shards.tests, filling)
+    return replace(shards, points=points.astype(shards.points.dtype, copy=False), tests=tests)
 
 
 def apply(shards: Shards, units: tuple[Floats, Floats]) -> Shards:
-    """Scale the points of each local device by its shift and span."""
-    return replace(shards, points=rescale(shards.points, shards.offsets, *units))
+    """Scale the points of each local device, its test points and its known centers by its shift and span."""
+    shift, span = (np.expand_dims(part, 1) for part in units)
+    return replace(
+        shards,
+        points=rescale(shards.points, shards.offsets, *units),
+        tests=None if shards.tests is None else apply(shards.tests, units),
+        centers=None if shards.centers is None else (shards.centers - shift) / span,
+    )
 
 
 def choose(stage: Stage, context: RunContext, checkpointer: Any) -> Choice:
@@ -161,7 +129,6 @@ def choose(stage: Stage, context: RunContext, checkpointer: Any) -> Choice:
     dict
         * ``k``: number of clusters; 1 if the run was stopped before the choice.
         * ``verdict``: name of a `Verdict` in lower case; None if the run was stopped before.
-        * ``groups``: number of groups that are separated by gaps.
         * ``indices``: by name of the index, its values for k = 1, 2, ...; None where it is undefined.
         * ``prefers``: by name of the index, its preferred k.
     """
@@ -177,8 +144,8 @@ def choose(stage: Stage, context: RunContext, checkpointer: Any) -> Choice:
         if k == 0:
             return _describe(Decision(1, Verdict.NONE), table) | {"verdict": None}
         # Only the root of the tree has the table of indices and the verdict.
-        root = verdict[counts > 0][0]
-        checkpointer.choice = _describe(Decision(k, Verdict(int(root[0])), int(root[1])), table)
+        root = int(np.flatnonzero(counts)[0])
+        checkpointer.choice = _describe(Decision(k, Verdict(int(verdict[root]))), table)
     return checkpointer.choice
 
 
@@ -194,7 +161,7 @@ def explain(choice: Choice | None) -> list[str]:
     """Write a note if the data lack clear clusters, if k is unclear, or if Calinski-Harabasz prefers another k."""
     if choice is None or choice["verdict"] is None:
         return []
-    k, groups, best = choice["k"], choice["groups"], choice["prefers"]
+    k, best = choice["k"], choice["prefers"]
     ch, bic, silhouette = (best.get(name) for name in ("ch", "bic", "silhouette"))
     if choice["verdict"] == "none":
         if ch is None:
@@ -204,16 +171,15 @@ def explain(choice: Choice | None) -> list[str]:
             f"parts of one cluster ({_DOCS}). To use them nevertheless, set -k {ch}"
         ]
     if choice["verdict"] == "unclear":
-        gaps = f"; gaps separate only {groups} group{'s' * (groups != 1)} of them" if 0 < groups < k else ""
         return [
             f"the number of clusters is unclear: k is {k}; Calinski-Harabasz prefers {ch}, BIC {bic}, the silhouette "
-            f"{silhouette}{gaps} ({_DOCS}). Compare runs with other values of -k"
+            f"{silhouette} ({_DOCS}). Compare runs with other values of -k"
         ]
     if k == ch:
         return []
     return [
-        f"k is {k}; Calinski-Harabasz prefers {ch}, which would split clusters that are elongated or much larger than "
-        f"others. k-means with {k} clusters may split them, too; --scale standard may help ({_DOCS})"
+        f"k is {k}; Calinski-Harabasz prefers {ch}, because clusters are elongated or of different size. k-means with "
+        f"{k} clusters may divide them in other places; --scale standard may help ({_DOCS})"
     ]
 
 
@@ -228,7 +194,6 @@ def _describe(decision: "Decision", table: Floats) -> Choice:
     return {
         "k": decision.k,
         "verdict": decision.verdict.name.lower(),
-        "groups": decision.groups,
         "indices": indices,
         "prefers": prefer(table) if len(table) else {},
     }

@@ -1,6 +1,7 @@
 """Input of one rank: unpack the part that rank 0 sent, read points on disk, and validate them on all ranks."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,18 +9,20 @@ import numpy as np
 from p2pkm.core.errors import DataError
 from p2pkm.core.validation import check_limits, find_limits, merge_limits
 from p2pkm.data.shards import Shards
-from p2pkm.engine.run_job import RankPart
+from p2pkm.engine.build_run import Rank, Run
 from p2pkm.engine.state_tree import check_points, rebuild
 from p2pkm.kernels import select_kernels
 from p2pkm.network.rank_partition import RankPartition, divide
 from p2pkm.network.transport import World
 
 
-def receive_part(world: World, order: dict[str, Any], part: dict[str, Any]) -> RankPart:
-    """Build this rank's part of a run.
+def receive_rank(run: Run, world: World, order: dict[str, Any], part: dict[str, Any]) -> Rank:
+    """Build this rank of a run.
 
     Parameters
     ----------
+    run : Run
+        Its points and initial centroids, of all ranks, are not kept.
     world : World
     order : dict
         Arrays that rank 0 broadcast: the rank partition; `saved`, the outline of a checkpoint; `stored`, the points on
@@ -35,7 +38,8 @@ def receive_part(world: World, order: dict[str, Any], part: dict[str, Any]) -> R
     part = _load_shard(world, order, part)
     start = part.pop("start", None)
     saved = rebuild(json.loads(order["saved"].tobytes()), part) if "saved" in order else None
-    return RankPart(Shards.from_arrays(part), start, RankPartition.from_arrays(order), saved)
+    run = replace(run, points=None, start=None)
+    return Rank(run, world, Shards.from_arrays(part), start, RankPartition.from_arrays(order), saved)
 
 
 def _load_shard(world: World, order: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:

@@ -1,30 +1,33 @@
-"""One run on one rank, from validated input to the result.
+"""One run on one rank: `play` its stages, and `report` the result.
 
-All ranks call `run_job` with the same configuration, make the same collective calls and return the same result, except
-for arrays that only rank 0 holds.
+All ranks call both with the same run, make the same collective calls and return the same result, except for arrays that
+only rank 0 holds.
 """
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.channel.suppression import can_suppress, reach
+from p2pkm.channel.suppression import reach
 from p2pkm.channel.transform import RunScope
-from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.batch import Devices, Integers
 from p2pkm.core.states import optional
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch, choose_kernels, count_classes, describe_rank_partition, sizes_of
-from p2pkm.engine.build_run import RunConfig, require_same_run
+from p2pkm.engine.build_run import Rank, Run, Scaling, require_same_run
 from p2pkm.engine.checkpointing import Checkpointer, CheckpointSink
-from p2pkm.engine.loop import RunContext, run
+from p2pkm.engine.conflicts import against_suppression
+from p2pkm.engine.loop import RunContext, StageResult
+from p2pkm.engine.loop import run as run_stages
 from p2pkm.engine.point_feed import PointFeed
-from p2pkm.engine.preliminaries import Scaling, explain, list_preliminaries, run_preliminaries, summarize
+from p2pkm.engine.preliminaries import explain, list_preliminaries, summarize
 from p2pkm.engine.run_secret import describe_secret, draw_secret
 from p2pkm.kernels.compile_time import count_compilation
-from p2pkm.methods.init.pipelines import Stage, describe_graph_use, stages
+from p2pkm.methods.init.pipelines import Stage, describe_graph_use
+from p2pkm.methods.init.pipelines import stages as list_stages
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.metrics.cost_ratio import CostEvaluator, cluster_centrally, gather_points
 from p2pkm.metrics.disclosure import add_disclosed
@@ -33,9 +36,8 @@ from p2pkm.metrics.medians import LabeledPoints, add_medians
 from p2pkm.metrics.monitor import Monitor, Record
 from p2pkm.metrics.result import Result
 from p2pkm.metrics.summary import FinishedRun, OptionalMetrics, build_result, describe
-from p2pkm.network.graph import Topology
+from p2pkm.network.graph import Topology, find_first
 from p2pkm.network.halo import place
-from p2pkm.network.rank_partition import RankPartition
 from p2pkm.network.transport import Network, World
 
 if TYPE_CHECKING:
@@ -45,36 +47,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RankPart:
-    """Input of one rank.
-
-    Attributes
-    ----------
-    shards : Shards
-        Points of the local devices.
-    start : float64[n, k, d] or None
-        Initial centroids of the local devices, which replace the initialization stages.
-    division : RankPartition or None
-        Assignment of devices to ranks; None for contiguous blocks.
-    saved : dict or None
-        This rank's part of the checkpoint to resume from.
-    interrupted : callable
-        Returns the signal that requested a stop, or 0. The run stops after the current round.
-    input_digests : mapping of str to bytes
-        SHA-256 of inputs that every rank has as a whole, points and initial centroids, to compare them between ranks.
-        Empty if only rank 0 has them.
-    """
-
-    shards: Shards
-    start: Floats | None = None
-    division: RankPartition | None = None
-    saved: dict[str, Any] | None = None
-    interrupted: Callable[[], int] = lambda: 0
-    input_digests: Mapping[str, bytes] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class RootHooks:
+class Observers:
     """Callbacks and options of rank 0; those of other ranks are ignored.
 
     Attributes
@@ -86,8 +59,6 @@ class RootHooks:
     tell : callable
         Receives notes for the user, before the stages run.
     checkpoints : CheckpointSink or None
-    scores : OptionalMetrics
-        Metrics that are computed only on request.
     names : dict
         Summary values that describe graph, data and partition.
     link_models : dict of str to LinkParameters
@@ -99,124 +70,176 @@ class RootHooks:
     on_record: Callable[[Record], None] = lambda record: None
     tell: Callable[[str], None] = lambda note: None
     checkpoints: CheckpointSink | None = None
-    scores: OptionalMetrics = OptionalMetrics()  # noqa: RUF009 - a tuple
     names: dict[str, Any] = field(default_factory=dict)
     link_models: "Mapping[str, LinkParameters]" = field(default_factory=dict)
 
 
-def run_job(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = RootHooks()) -> Result:
-    """Run on all ranks, each of which receives the result; a collective call with the same `config`.
+class Outcome(NamedTuple):
+    """Ended run on one rank, from which `report` measures the result.
+
+    Attributes
+    ----------
+    dealt : Rank
+        Before the first stage.
+    rank : Rank
+        As the preliminary stages left it: with the number of clusters, and complete and scaled points.
+    context : RunContext
+        Environment of the last stage.
+    algorithm : Algorithm or ServerMethod
+        Method as it was run.
+    preliminaries, stages : tuple of Stage
+    final : StageResult
+    partition : dict
+        Summary metrics of the rank partition.
+    observers : Observers
+    began, compiled : float
+        Seconds at the start of the run: of the clock, and of compilation until then.
+    """
+
+    dealt: Rank
+    rank: Rank
+    context: RunContext
+    algorithm: Any
+    preliminaries: tuple[Stage, ...]
+    stages: tuple[Stage, ...]
+    final: StageResult
+    partition: dict[str, Any]
+    observers: Observers
+    began: float
+    compiled: float
+
+
+def play(rank: Rank, observers: Observers = Observers()) -> Outcome:
+    """Run preliminaries, initialization, method and what follows it; a collective call with the same run on all ranks.
 
     Raises
     ------
     ExperimentError
         On every rank, if the ranks have different configurations or inputs.
     """
-    result = _run(config, part, world, hooks, everywhere=True)
+    began, compiled = time.perf_counter(), count_compilation()
+    run, world = rank.run, rank.world
+    require_same_run(run, world, rank.input_digests)
+    observers = observers if world.rank == 0 else Observers()
+    network = world.network(place(run.topology, world.rank, world.size, rank.division))
+    sizes = sizes_of(rank.shards, network)
+    partition = describe_rank_partition(network, sizes, world.size)
+    work = _count_work(run, int(sizes.sum()) * run.algorithm.k * rank.shards.d)
+    kernels = choose_kernels(world, run.topology.n, work, rank.shards.points.dtype.name)
+    secret = draw_secret(run.algorithm.traits, run.seed, world)
+    batch = build_batch(run.topology, rank.shards, network, run.seed, kernels, secret)
+    channel = run.channel.build(RunScope(batch, network, run.topology, run.seed))
+    monitor = Monitor(network, run.record_every, observers.on_record, run.topology)
+    observers.begin()
+    _tell_rank_partition(observers, partition)
+    # A checkpoint would contain the keys that are derived from the secret.
+    sink = None if run.algorithm.traits.is_secret else observers.checkpoints
+    checkpointer = Checkpointer(monitor, sink, rank.shards, kernels, rank.saved)
+    events = _schedule_events(run)
+    checkpointer.watch(channel.checkpointed | ({} if events is None else {"events": events}))
+    context = RunContext(
+        channel.equip(batch),
+        run.topology.colors,
+        monitor,
+        rank.interrupted,
+        run.topology.varying,
+        checkpointer,
+        events,
+        channel,
+        run.all_rounds,
+    )
+    weights = network.allgather_by_device(batch.masses) if batch.weighted else None
+    setting = InitContext(
+        run.topology, sizes, batch.shared_key, run.algorithm.k, rank.shards.d, channel.exposes, weights
+    )
+    del batch
+    played = rank
+    preliminaries = list_preliminaries(run, setting)
+    for stage, absorb in preliminaries:
+        played, context = absorb(played, context, stage, checkpointer)
+    # `played` and its context replace `rank` from here on; of the run, only the method can have changed.
+    algorithm, devices = played.run.configure(int(sizes.sum())), context.devices
+    setting = setting._replace(k=algorithm.k)
+    feed = None if run.stream is None else PointFeed(run.stream, rank.shards, checkpointer.scaling, devices)
+    evaluator = _attach_evaluator(played, context, feed)
+    stages = run.channel.prepare(setting) + list_stages(
+        channel.adapt(algorithm, run.topology), setting, run.rounds, seeded=rank.start is not None
+    )
+    warnings = channel.start(stages, devices, network)
+    _tell(observers, evaluator, explain(played.choice) + _list_notes(algorithm, run.topology, stages) + warnings)
+    monitor.exclude(channel.left_out, altered=channel.alters)
+    context = context._replace(point_feed=feed)
+    final = run_stages(stages, rank.start, context)
+    network.close()
+    before = tuple(stage for stage, _ in preliminaries)
+    return Outcome(rank, played, context, algorithm, before, stages, final, partition, observers, began, compiled)
+
+
+def report(outcome: Outcome) -> Result:
+    """Gather what the ranks hold at the end of a run, and measure it; a collective call, equal on all ranks."""
+    result = _measure(outcome, everywhere=True)
     assert result is not None
     return result
 
 
-def run_for_root(config: RunConfig, part: RankPart, world: World, hooks: RootHooks = RootHooks()) -> Result | None:
-    """Run as `run_job` does, but only rank 0 receives the result: the result of all devices may be the largest array.
+def report_to_root(outcome: Outcome) -> Result | None:
+    """Report as `report` does, but only to rank 0: the result of all devices may be the largest array.
 
     Other ranks return None.
     """
-    return _run(config, part, world, hooks, everywhere=False)
+    return _measure(outcome, everywhere=False)
 
 
-def _run(config: RunConfig, part: RankPart, world: World, hooks: RootHooks, *, everywhere: bool) -> Result | None:
-    began, compiled = time.perf_counter(), count_compilation()
-    require_same_run(config, world, part.input_digests)
-    hooks = hooks if world.rank == 0 else RootHooks()
-    topology, algorithm = config.topology, config.algorithm
-    network = world.network(place(topology, world.rank, world.size, part.division))
-    sizes = sizes_of(part.shards, network)
-    partition_metrics = describe_rank_partition(network, sizes, world.size)
-    kernels = choose_kernels(
-        world,
-        topology.n,
-        _count_work(config, int(sizes.sum()) * algorithm.k * part.shards.d),
-        part.shards.points.dtype.name,
-    )
-    devices = build_batch(
-        topology, part.shards, network, config.seed, kernels, draw_secret(algorithm.traits, config.seed, world)
-    )
-    channel = config.channel.build(RunScope(devices, network, topology, config.seed))
-    devices = channel.equip(devices)
-    monitor = Monitor(network, config.record_every, hooks.on_record, topology)
-    hooks.begin()
-    _tell_rank_partition(hooks, partition_metrics)
-    setting = InitContext(topology, sizes, devices.shared_key, algorithm.k, part.shards.d, channel.exposes)
-    # A checkpoint would contain the keys that are derived from the secret.
-    checkpointer = Checkpointer(
-        monitor, None if algorithm.traits.is_secret else hooks.checkpoints, part.shards, kernels, part.saved
-    )
-    events = _schedule_events(config)
-    checkpointer.watch(channel.checkpointed | ({} if events is None else {"events": events}))
-    context = RunContext(
-        devices,
-        topology.colors,
-        monitor,
-        part.interrupted,
-        topology.varying,
-        checkpointer,
-        events,
-        channel,
-        config.all_rounds,
-    )
-    # Preliminary stages change the configuration (the number of clusters), the points and with them the batch, so
-    # everything below uses their results instead of `config`, `part.shards` and `devices` from above.
-    preliminaries = list_preliminaries(config, setting)
-    config, devices, shards, scaling, choice = run_preliminaries(
-        config, part.shards, preliminaries, context, checkpointer
-    )
-    algorithm = config.configure(int(sizes.sum()))
-    setting = setting._replace(k=algorithm.k)
-    point_feed = None if config.stream is None else PointFeed(config.stream, part.shards, checkpointer.scaling, devices)
-    evaluator = _attach_evaluator(config, shards, world, devices, monitor, point_feed)
-    run_stages = config.channel.prepare(setting) + stages(
-        channel.adapt(algorithm, topology), setting, config.rounds, seeded=part.start is not None
-    )
-    warnings = channel.start(run_stages, devices, network)
-    _tell(hooks, evaluator, explain(choice) + _list_notes(algorithm, topology, run_stages) + warnings)
-    monitor.exclude(channel.left_out, altered=channel.alters)
-    final = run(run_stages, part.start, context._replace(devices=devices, point_feed=point_feed))
-    network.close()
-    shared_state = _share_rehearsal(final.state, network)
+def _tell_why_numbers_differ(run: Run) -> str | None:
+    """Tell why cluster c need not be the same cluster at all devices; None if it is."""
+    if run.algorithm.traits.no_correspondence:
+        return run.algorithm.traits.no_correspondence
+    if run.topology.components.max(initial=0) > 0:
+        return "clusters each component of the graph alone"
+    return None
+
+
+def _measure(outcome: Outcome, *, everywhere: bool) -> Result | None:
+    """Gather and measure the result, on all ranks or on rank 0 only."""
+    rank, context, algorithm, observers = outcome.rank, outcome.context, outcome.algorithm, outcome.observers
+    run, world, monitor, devices = rank.run, rank.world, context.monitor, context.devices
+    network, topology, final = monitor.network, run.topology, outcome.final
+    shared_state = _share_coupling(final.state, network, topology)
     facts = {**describe(algorithm.settle(shared_state), replace(devices, has_stale_links=context.has_stale_links)),
-             **hooks.names, **partition_metrics,
-             **summarize(choice),
-             **channel.figures(network), "devices": topology.clients,
-             "device_names": topology.list_names(), "feature_names": config.list_features(),
+             **observers.names, **outcome.partition,
+             **summarize(rank.choice),
+             **context.channel.figures(network), "devices": topology.clients,
+             "device_names": topology.list_names(), "feature_names": run.list_features(),
              "ranks": world.size,
-             "coupling_choice": config.algorithm.traits.coupling_choice or None,
-             "seed": config.seed, "rounds": final.rounds, "termination": final.stop,
-             "excess_predicted": _predict(algorithm, topology, world, devices, shared_state),
-             **_time(began, compiled)}  # fmt: skip
-    timing = _build_timing(config, (*preliminaries, *run_stages), events, hooks.link_models if world.size == 1 else {})
+             "no_correspondence": _tell_why_numbers_differ(run),
+             "coupling_choice": run.algorithm.traits.coupling_choice or None,
+             "seed": run.seed, "rounds": final.rounds, "termination": final.stop,
+             "excess_predicted": _predict(algorithm, topology, world, devices),
+             **_time(outcome.began, outcome.compiled)}  # fmt: skip
+    timing = _build_timing(outcome)
     clock, times = _compute_times(timing, devices, topology, network, monitor.trace)
-    ages = None if events is None else events.edge_ages
+    ages = None if context.events is None else context.events.edge_ages
     finished = FinishedRun(
-        *_final_points(devices, shards, point_feed, final.state),
+        *_final_points(devices, rank.shards, context.point_feed, final.state),
         monitor,
         final.state,
         topology,
         clock,
         ages,
-        reach(stage.algorithm for stage in run_stages),
+        reach(stage.algorithm for stage in outcome.stages),
+        run.algorithm.objective,
     )
     gathering = Gathering(network, world, everywhere)
-    built = build_result(gathering, finished, facts, _in_scaled_units(hooks.scores, scaling))
-    completed = _complete(built, config, finished, scaling, channel.results(part.shards, network), gathering)
+    built = build_result(gathering, finished, facts, _in_scaled_units(run.scores, rank.scaling))
+    arrays = context.channel.results(outcome.dealt.shards, network)
+    completed = _complete(built, rank, finished, arrays, gathering)
     return None if completed is None else replace(completed, times=times)
 
 
 def _complete(
     built: tuple[Result | None, Integers | None],
-    config: RunConfig,
+    rank: Rank,
     finished: FinishedRun,
-    scaling: Scaling | None,
     arrays: dict[str, Any],
     gathering: Gathering,
 ) -> Result | None:
@@ -224,32 +247,33 @@ def _complete(
     result, labels = built
     if result is not None:
         # The names belong to the features of the points, not to features that were derived from them.
-        features = None if result.derived else config.features or None
-        result = replace(result, scaling=scaling, features=features)
+        features = None if result.derived else rank.run.features or None
+        result = replace(result, scaling=rank.scaling, features=features)
     points = LabeledPoints(labels, finished.state.centroids.shape[1])
-    result = add_medians(result, points, scaling, finished.devices, gathering)
-    disclosed, suppressible = arrays.get("disclosed"), can_suppress(config.algorithm)
+    result = add_medians(result, points, rank.scaling, finished.devices, gathering)
+    disclosed, suppressible = arrays.get("disclosed"), not against_suppression(rank.run.algorithm)
     return None if result is None else add_disclosed(result, disclosed, suppressible=suppressible)
 
 
-def _schedule_events(config: RunConfig) -> "Events | None":
-    if config.link_model is None:
+def _schedule_events(run: Run) -> "Events | None":
+    if run.link_model is None:
         return None
     from p2pkm.engine.event_driven import schedule_events
 
-    return schedule_events(config.algorithm, config.link_model, config.topology)
+    return schedule_events(run.algorithm, run.link_model, run.topology)
 
 
-def _build_timing(
-    config: RunConfig, run_stages: tuple[Stage, ...], events: "Events | None", further: "Mapping[str, LinkParameters]"
-) -> "Timing | None":
-    # The messages of an event-driven run depend on its link model.
-    further = {} if events is not None else further
-    if config.link_model is None and not further:
+def _build_timing(outcome: Outcome) -> "Timing | None":
+    run, events, further = outcome.rank.run, outcome.context.events, outcome.observers.link_models
+    # Times on further link models are computed in one process, and not if the messages depend on the link model.
+    if events is not None or outcome.rank.world.size > 1:
+        further = {}
+    if run.link_model is None and not further:
         return None
     from p2pkm.engine.virtual_time import Timing
 
-    return Timing(config.link_model, run_stages, events, config.stream, further)
+    stages = (*outcome.preliminaries, *outcome.stages)
+    return Timing(run.link_model, stages, events, run.stream, further, run.channel.find("faults"))
 
 
 def _compute_times(
@@ -269,25 +293,25 @@ def _time(began: float, compiled: float) -> dict[str, float]:
     return {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
 
 
-def _share_rehearsal(state: Any, network: Network) -> Any:
-    """Share the calibrated coupling in the state with all ranks, for a rank without devices."""
-    rehearsed = optional(state, "rehearsed")
-    return state if rehearsed is None else state._replace(rehearsed=network.allgather_by_device(rehearsed))
+def _share_coupling(state: Any, network: Network, topology: Topology) -> Any:
+    """Share what the state says of couplings from the points: that of all devices, the choice of all components."""
+    found = {name: optional(state, name) for name in ("coupling", "chosen")}
+    shared = {name: network.allgather_by_device(part) for name, part in found.items() if part is not None}
+    if "chosen" in shared:
+        shared["chosen"] = shared["chosen"][find_first(topology.components, np.zeros(topology.n, np.int64))]
+    return state._replace(**shared) if shared else state
 
 
-def _predict(algorithm: Any, topology: Topology, world: World, devices: Devices, state: Any) -> float | None:
-    """Predict the excess of the mean cost ratio, by theory or from the calibration of the coupling.
+def _predict(algorithm: Any, topology: Topology, world: World, devices: Devices) -> float | None:
+    """Predict the excess of the mean cost ratio by theory; None without a theorem.
 
     Rounded to six digits, because it is not one of the values that are bit-identical on any number of ranks.
     """
-    rehearsed = optional(state, "rehearsed")
-    if rehearsed is None:
-        # Rank 0 computes it for all: the prediction needs scipy, whose import takes time and memory on every rank.
-        objective = algorithm.objective if world.rank == 0 else None
-        excess = None if objective is None else objective.predict_excess(topology, devices.total_points)
-        shared = world.broadcast({"excess": np.array([np.nan if excess is None else excess])})["excess"][0]
-        return None if np.isnan(shared) else float(f"{shared:.6g}")
-    return float(f"{float(rehearsed[0, 1]):.6g}")
+    # Rank 0 computes it for all: the prediction needs scipy, whose import takes time and memory on every rank.
+    objective = algorithm.objective if world.rank == 0 else None
+    excess = None if objective is None else objective.predict_excess(topology, devices.total_points)
+    shared = world.broadcast({"excess": np.array([np.nan if excess is None else excess])})["excess"][0]
+    return None if np.isnan(shared) else float(f"{shared:.6g}")
 
 
 def _in_scaled_units(scores: OptionalMetrics, scaling: Scaling | None) -> OptionalMetrics:
@@ -304,25 +328,25 @@ def _list_notes(algorithm: Any, topology: Topology, run_stages: tuple[Stage, ...
     return describe_graph_use(algorithm, topology) + notes + describe_secret(algorithm.traits)
 
 
-def _tell(hooks: RootHooks, evaluator: CostEvaluator, notes: list[str]) -> None:
+def _tell(observers: Observers, evaluator: CostEvaluator, notes: list[str]) -> None:
     """Print notes before the stages run, and store them for the result."""
     evaluator.notes.extend(notes)
     for note in notes:
-        hooks.tell(note)
+        observers.tell(note)
 
 
-def _tell_rank_partition(hooks: RootHooks, metrics: dict[str, Any]) -> None:
+def _tell_rank_partition(observers: Observers, metrics: dict[str, Any]) -> None:
     if metrics:
         points, devices = metrics["load_imbalance"], metrics["load_imbalance_devices"]
-        hooks.tell(
+        observers.tell(
             f"rank partition {metrics['rank_partition']}: edge cut {metrics['edge_cut']:,}, "
             f"halo {metrics['halo_size']:,}; load imbalance {points:.3f} in points, {devices:.3f} in devices"
         )
 
 
-def _count_work(config: RunConfig, work: int) -> int:
+def _count_work(run: Run, work: int) -> int:
     """Estimate the work on the points; if they change, central k-means is computed again in every round."""
-    return work if config.stream is None else work * (config.rounds + 1)
+    return work if run.stream is None else work * (run.rounds + 1)
 
 
 def _final_points(devices: Devices, shards: Shards, point_feed: PointFeed | None, state: Any) -> tuple[Devices, Shards]:
@@ -334,29 +358,29 @@ def _final_points(devices: Devices, shards: Shards, point_feed: PointFeed | None
     return (devices, shards) if point_feed is None else (point_feed.with_points(devices), point_feed.shards)
 
 
-def _attach_evaluator(
-    config: RunConfig, shards: Shards, world: World, devices: Devices, monitor: Monitor, point_feed: PointFeed | None
-) -> CostEvaluator:
+def _attach_evaluator(rank: Rank, context: RunContext, point_feed: PointFeed | None) -> CostEvaluator:
     """Attach the batch and its comparison with central k-means to the monitor; return the evaluator.
 
     If points change, the monitor computes the comparison again. Features that are derived from points change in every
     round, and are compared in the last record only.
     """
-    if config.algorithm.traits.derives_features:
-        evaluator = _build_evaluator(replace(config, baselines=False), shards, world, devices, monitor.network)
+    run, devices, monitor = rank.run, context.devices, context.monitor
+    if run.algorithm.traits.derives_features:
+        without_baselines = replace(rank, run=replace(run, baselines=False))
+        evaluator = _build_evaluator(without_baselines, rank.shards, devices, monitor.network)
 
         def evaluate_features(batch: Devices, last: bool) -> CostEvaluator:
-            features = replace(shards, points=batch.stored)
-            return _build_evaluator(config, features, world, batch, monitor.network, alone=last)
+            features = replace(rank.shards, points=batch.stored)
+            return _build_evaluator(rank, features, batch, monitor.network, alone=last)
 
         monitor.follow(evaluate_features)
     elif point_feed is None:
-        evaluator = _build_evaluator(config, shards, world, devices, monitor.network)
+        evaluator = _build_evaluator(rank, rank.shards, devices, monitor.network)
     else:
-        evaluator = _build_evaluator(config, point_feed.shards, world, devices, monitor.network)
+        evaluator = _build_evaluator(rank, point_feed.shards, devices, monitor.network)
 
         def evaluate_points(batch: Devices, last: bool) -> CostEvaluator:
-            return _build_evaluator(config, point_feed.shards, world, batch, monitor.network, alone=last)
+            return _build_evaluator(rank, point_feed.shards, batch, monitor.network, alone=last)
 
         monitor.follow(evaluate_points)
     monitor.attach(devices, evaluator)
@@ -364,18 +388,18 @@ def _attach_evaluator(
 
 
 def _build_evaluator(
-    config: RunConfig, shards: Shards, world: World, devices: Devices, network: Network, *, alone: bool = True
+    rank: Rank, shards: Shards, devices: Devices, network: Network, *, alone: bool = True
 ) -> CostEvaluator:
     """Build the cost evaluator of these points; a collective call, in which rank 0 computes central k-means.
 
     alone: whether the evaluator also computes the local-only baseline.
     """
     central = note = None
-    if config.baselines:
+    if rank.run.baselines:
         pooled, note = gather_points(shards, devices.shared_key, network)
         # Only rank 0 has the pooled points.
-        computed = None if pooled is None else {"central": cluster_centrally(devices, config.algorithm.k, pooled)}
-        central = world.broadcast(computed)["central"]
+        computed = None if pooled is None else {"central": cluster_centrally(devices, rank.run.algorithm.k, pooled)}
+        central = rank.world.broadcast(computed)["central"]
     classes = np.zeros(0, np.int64) if shards.labels is None else shards.labels
     evaluator = CostEvaluator(devices, classes, count_classes(shards, network), network, central, alone=alone)
     evaluator.notes.extend([note] if note else [])

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_type_hints
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.late_binding import call
 from p2pkm.core.option import option, options_of
+from p2pkm.core.program_object import ProgramObject, describe, require_object
 from p2pkm.core.spec import convert, suggest
 
 # Headings of the options in the help of the command line, in its order.
@@ -39,6 +40,9 @@ SECTIONS = (
 class RunOptions:
     """Options that define a run.
 
+    Values are text and numbers; graph, data, partition, algorithm and true_centers may be a `ProgramObject`, and
+    link_model, stale_policy and robust one that is a function.
+
     The names of the fields are the keys of a TOML file and, with dashes, the options of the command line. Their order
     is that of the keys in ``config.toml``.
 
@@ -69,12 +73,14 @@ class RunOptions:
         "themselves.",
         least=1,
     )
-    data: str = option(
-        "grid16",
-        "Points: a generator or a file.  [default: grid16]",
+    data: str | None = option(
+        None,
+        "Points: a generator or a file.  [default: device-clusters:amplitude=0.6]",
         section=_DATA,
         is_basic=True,
-        details="Generator with its options, such as blobs:clusters=8; or a file: .csv .tsv .txt .xlsx .ods .npy .npz "
+        details="The default has clusters that differ between devices, and test points; it is grid16 in studies, with "
+        "--partition or --stream, and for methods that learn features. Generator with its options, such as "
+        "blobs:clusters=8; or a file: .csv .tsv .txt .xlsx .ods .npy .npz "
         ".parquet .arrow .feather .arff .json (LEAF) .h5ad. FOLDER/ or 'FOLDER/*.csv' reads one file per device.",
         metavar="SPEC",
         completes=True,
@@ -111,7 +117,7 @@ class RunOptions:
         None,
         "Columns of a file with categories, dates or times, converted to numbers.",
         section=_DATA_FILES,
-        details="Each category becomes a feature of 0 and 1; dates and times become days.",
+        details="Each category becomes a feature of 0 and 1, two categories one feature; dates and times become days.",
         metavar="LIST",
     )
     missing: Literal["refuse", "drop", "mean", "median"] = option(
@@ -154,22 +160,22 @@ class RunOptions:
     )
     decimal: Literal[".", ","] = option(
         ".",
-        "Decimal sign of numbers in text files.  [default: .]",
+        "Decimal separator of numbers in text files.  [default: .]",
         section=_DATA_FILES,
-        metavar="SIGN",
+        metavar="CHAR",
     )
     thousands: str | None = option(
         None,
         "Separator of thousands in numbers of text files.  [default: none]",
         section=_DATA_FILES,
-        metavar="SIGN",
+        metavar="CHAR",
     )
     separator: str | None = option(
         None,
         "Separator of the fields of text files.  [default: detected]",
         section=_DATA_FILES,
-        details="One sign, or comma, semicolon, tab, space, pipe.",
-        metavar="SIGN",
+        details="One character, or comma, semicolon, tab, space, pipe.",
+        metavar="CHAR",
     )
     encoding: str | None = option(
         None,
@@ -183,6 +189,29 @@ class RunOptions:
         section=_DATA_FILES,
         details="Name of the sheet, or its number from 0.",
         metavar="NAME",
+    )
+    dates: Literal["iso", "ymd", "dmy", "mdy", "none"] = option(
+        "iso",
+        "Order of dates in encoded columns: iso, ymd, dmy, mdy, none.  [default: iso]",
+        section=_DATA_FILES,
+        details="iso: 2026-01-31. dmy, mdy, ymd: order of day, month and year, with years of two or four digits. none: "
+        "one category per text.",
+        metavar="NAME",
+        completes=True,
+    )
+    rename: str | None = option(
+        None,
+        "New values of devices, labels and categories, such as Koeln=Köln.",
+        section=_DATA_FILES,
+        details="Two spellings of a site become one device.",
+        metavar="LIST",
+    )
+    skip_rows: str | None = option(
+        None,
+        "Rows of a text or sheet to skip: N at the top, or 2-4.  [default: none]",
+        section=_DATA_FILES,
+        details="3 skips three rows of titles; 2-2 or 1-3,5-5 are row numbers, from 1. Messages keep the row numbers.",
+        metavar="N",
     )
     scale: Literal["none", "standard", "minmax"] = option(
         "none",
@@ -210,6 +239,15 @@ class RunOptions:
         "true classes; else iid.",
         metavar="SPEC",
         completes=True,
+    )
+    test_share: float = option(
+        0.0,
+        "Share of the points of each device that only measure it.  [default: 0]",
+        section=_DATA,
+        details="Test points: of m points of a device, test_share times m, rounded down, which no stage and no "
+        "baseline sees. The closing table then answers a second question: how good the clustering of each device is "
+        "on its own test points, beside one clustering for all devices and beside each device alone.",
+        metavar="S",
     )
     clusters: int | Literal["auto"] | None = option(
         None,
@@ -265,13 +303,14 @@ class RunOptions:
         details="In units of point weight: if all weights are multiplied by r, multiply alpha by r.",
         group="method",
     )
-    coupling: float | Literal["auto", "rehearsal"] | None = option(
+    coupling: float | Literal["auto", "strong", "bayes", "links"] | None = option(
         None,
-        "Link strength of gtvmin without unit: a number, auto or rehearsal.",
+        "Link strength of gtvmin: a number, strong, bayes, links or auto.",
         section=_METHOD,
-        details="rehearsal: calibrated on the local sums of all devices before the first round. auto: from graph and "
-        "number of points, without messages. Default: rehearsal; auto above 5,000 devices or on disconnected "
-        "graphs; 10 or 30 where the run changes links, messages or points (docs/explain/gtvmin.md).",
+        details="strong: from graph and number of points, without messages. bayes: where devices differ, from "
+        "differences between neighbors beyond noise. links: the same with a weight for each link. auto: chosen among "
+        "strong, bayes and links, each with and without shares, by leave-one-out likelihood. Default: auto; a fixed "
+        "coupling where auto cannot be combined with the run, which a note says (docs/explain/gtvmin.md).",
         metavar="C",
         group="method",
     )
@@ -290,19 +329,9 @@ class RunOptions:
         None,
         "Relaxation factor of the centroid update, between 0 and 2, or auto.",
         section=_METHOD,
-        details="1: exact minimizer. auto: optimal for the coupling. Default: auto; with a number as the coupling "
-        "1.5, and 1 for jacobi and for async with --link-model.",
+        details="1: exact minimizer. auto: optimal for the coupling. Default: auto with coupling auto, bayes or links; "
+        "otherwise 1.5, and 1 for jacobi and for async with --link-model.",
         metavar="THETA",
-        group="method",
-    )
-    accept: bool | None = option(
-        None,
-        "Acceptance test: keep the initial centroids if they cost less (gtvmin).",
-        section=_METHOD,
-        details="After the last round the devices compare the pooled cost of the result with that of the initial "
-        "centroids, by messages. Default: yes if all devices start from the same centroids, unless the "
-        "coupling is set.",
-        flags=("--accept/--no-accept",),
         group="method",
     )
     local_steps: int | None = option(
@@ -415,7 +444,8 @@ class RunOptions:
         0.0,
         "Gaussian noise on rows of centroids, in standard deviations.  [default: 0]",
         section=_MESSAGES,
-        details="In units of the standard deviation of the points. No privacy guarantee; see --algorithm private.",
+        details="In units of the standard deviation of the points. No privacy guarantee; p2pkm algorithms names the "
+        "methods that have one.",
         metavar="SD",
     )
     quantize: Any = option(
@@ -424,10 +454,20 @@ class RunOptions:
         section=_MESSAGES,
         details="Messages become differences in integer steps. bits=B sets the step to 2^-B standard deviations of "
         "the points; threshold=T is the smallest change of a row, in steps, that is sent: "
-        "rice:bits=12,threshold=1. none: real numbers. auto: rice for gtvmin where its coupling is calibrated "
-        "by default, else none (docs/explain/gtvmin.md). possible: rice where method and options allow it, else none.",
+        "rice:bits=12,threshold=1. none: real numbers. auto: rice for gtvmin with coupling strong, up to 16 "
+        "clusters, else none (docs/explain/gtvmin.md). possible: rice where method and options allow it, else none.",
         metavar="SPEC",
         reads="p2pkm.channel.quantization:Quantization",
+    )
+    compress: Any = option(
+        None,
+        "Part of each table that is sent: topk:share=0.1 or randomk:share=0.1.",
+        section=_MESSAGES,
+        details="topk: the numbers that differ most from those that the neighbors hold. randomk: random ones. The "
+        "others follow in later messages. For methods that send rows of centroids to all neighbors "
+        "(docs/howto/reduce-bytes.md).",
+        metavar="SPEC",
+        reads="p2pkm.channel.compression:Compression",
     )
     stream: Any = option(
         None,
@@ -500,13 +540,18 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         """Validate values that no run can use, before any file is read, and parse values that are text."""
-        from p2pkm.core.validation import check_integer
+        from p2pkm.core.validation import check_integer, check_positive
 
         for name, declared in OPTIONS.items():
             value = getattr(self, name)
             if declared.least is not None and value is not None and not (name == "clusters" and value == "auto"):
                 check_integer(value, declared.least, name)
         self._check_combinations()
+        if not 0.0 <= check_positive(self.test_share, "test_share", zero=True) < 1.0:
+            raise ExperimentError(
+                f"test_share is {self.test_share:g}; expected a number from 0 to below 1, because at least one point "
+                "of a device is not a test point. Use a share such as 0.2"
+            )
         for name in ("partition", "init", "true_centers", "out"):
             if getattr(self, name) == "":
                 raise ExperimentError(f"{name} is empty; expected a value. Remove it, or set a value")
@@ -515,7 +560,8 @@ class RunOptions:
         if self.quantize is None:
             object.__setattr__(self, "quantize", "none")
         for name, declared in OPTIONS.items():
-            if declared.reads and (value := getattr(self, name)) is not None:
+            value = getattr(self, name)
+            if declared.reads and value is not None and require_object(value, name) is None:
                 object.__setattr__(self, name, declared.reader(value))
 
     def _check_encoding(self) -> None:
@@ -571,11 +617,24 @@ class RunOptions:
             name = key.replace("-", "_")
             if name not in OPTIONS:
                 raise ExperimentError(f"unknown key {key!r} in {where}. {suggest(name, OPTIONS, value)}")
+            if name in values:
+                raise ExperimentError(f"{where} has {name} twice, with - and with _. Remove one")
             # The name of a column may be its index.
-            if (name.endswith("_column") or name == "sheet") and isinstance(value, int):
+            if (name.endswith("_column") or name in ("sheet", "skip_rows")) and isinstance(value, int):
                 value = str(value)
-            values[name] = convert(value, str if OPTIONS[name].reads else types[name], f"{name} in {where}")
+            if not isinstance(value, ProgramObject):
+                value = convert(value, str if OPTIONS[name].reads else types[name], f"{name} in {where}")
+            values[name] = value
         return cls(**values)
+
+    def replaced(self, **changes: Any) -> "RunOptions":
+        """Return options with values that the program has chosen: unlike ``dataclasses.replace``, they are not checked.
+
+        Values of options that are read from text must be the objects that it stands for.
+        """
+        changed = object.__new__(RunOptions)
+        vars(changed).update(vars(self), **changes)
+        return changed
 
     def name_columns(self) -> dict[str, Any]:
         """Collect the options that describe the columns of a file, as arguments of `p2pkm.data.sources.load`."""
@@ -590,10 +649,17 @@ class RunOptions:
 
     def to_mapping(self) -> dict[str, Any]:
         """Map the options that have a value to TOML values, without `out`, so that a run can be repeated."""
-        values = {name: getattr(self, name) for name in OPTIONS if name != "out"}
+        values = vars(self)
         return {
-            name: str(value) if OPTIONS[name].reads else value for name, value in values.items() if value is not None
+            name: str(value) if declared.reads and not isinstance(value, ProgramObject) else describe(value)
+            for name, declared in OPTIONS.items()
+            if (value := values[name]) is not None and name != "out"
         }
+
+    def identify(self) -> dict[str, Any]:
+        """Map the options as `to_mapping` does, but an object of a program to the digest of its content alone."""
+        digests = {name: value.digest for name, value in vars(self).items() if isinstance(value, ProgramObject)}
+        return self.to_mapping() | digests
 
 
 OPTIONS = options_of(RunOptions)

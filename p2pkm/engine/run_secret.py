@@ -9,12 +9,10 @@ The keys have 64 bits and the generator is Philox, which is not a cryptographic 
 """
 
 import hashlib
-from typing import Any
 
 import numpy as np
 
 from p2pkm.core.batch import Integers, Keys, Secrets, Stream
-from p2pkm.core.errors import ExperimentError
 from p2pkm.core.sorting import blocks
 from p2pkm.core.traits import MethodTraits
 from p2pkm.kernels.reference import philox
@@ -70,25 +68,3 @@ def describe_secret(traits: MethodTraits) -> list[str]:
         return [f"{SEEDED} (noise_seed={traits.noise_seed}); remove noise_seed for noise that cannot be predicted"]
     return ["noise from a secret of the operating system: the run writes no checkpoints and cannot be resumed or "
             "repeated; with noise_seed=1 it repeats, without a guarantee"]  # fmt: skip
-
-
-def require_repeatable(algorithm: Any, option: str) -> None:
-    """Validate that the run can be repeated, which an option requires.
-
-    Parameters
-    ----------
-    algorithm : Algorithm or ServerMethod
-    option : str
-        Option with its value, for the error message.
-
-    Raises
-    ------
-    ExperimentError
-        If the noise of the method comes from a secret of the operating system.
-    """
-    if algorithm.traits.is_secret:
-        raise ExperimentError(
-            f"{option} cannot be combined with {algorithm.name} without noise_seed: its noise comes from a secret of "
-            f"the operating system, which must not be written to a file. Remove {option.split()[0]}, or use "
-            f"{algorithm.name}:noise_seed=1 for a run without a guarantee"
-        )

@@ -141,9 +141,8 @@ def _rebuild_interned(versions: Any, entries: Integers, values: Any) -> Interned
     """
     order = np.lexsort((entries[:, 1], entries[:, 0]))
     bits, rows = versions.shape[1], entries[:, 2]
-    held = np.zeros(
-        (versions.shape[0], versions.shape[2]), np.uint8 if bits <= 8 else np.uint16 if bits <= 16 else np.uint32
-    )
+    width = next(width for width in (8, 16, 32) if bits <= width)
+    held = np.zeros((versions.shape[0], versions.shape[2]), f"u{width // 8}")
     for bit in range(bits):
         held |= versions[:, bit].astype(held.dtype) << held.dtype.type(bit)
     firsts = np.searchsorted(entries[order, 0], np.arange(versions.shape[2] + 1))
@@ -193,8 +192,10 @@ def split(
             part[name], part[name + _COUNTS] = array[expand_ranges(ends[ids], counts[ids])], counts[ids]
         elif axis == "root":
             part[name] = array.copy() if rank == 0 else array[:0]
+        elif axis in {"store", "arcs", "whole"}:
+            part[name] = array.copy()
         else:
-            part[name] = array.copy() if axis in {"store", "arcs", "whole"} else array[edges if axis == "edge" else ids]
+            part[name] = array[edges if axis == "edge" else ids]
     return part
 
 

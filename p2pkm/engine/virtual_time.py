@@ -23,6 +23,14 @@ neighbors sent in earlier turns. Neighbors never act in the same turn, so this s
 neighbors first, and devices r hops away r turns later. With ``async``, `p2pkm.engine.event_driven` models more: there
 devices do not wait for all neighbors.
 
+With faults, which last whole rounds,
+
+* a device that is unavailable or a straggler neither computes nor sends. When it acts again, it begins at the earliest
+  when all devices have ended the round before;
+* a message that is lost, delayed or sent to an unavailable device takes the time of its sender only: its bytes pass the
+  link and the access line of the sender, but not that of the receiver, and nobody waits for it;
+* a delayed table is used with those of a later round, and at the earliest when it would have arrived without the delay.
+
 A stage begins when all devices have ended the one before, which takes no time. Work of the simulator takes no time
 either: the decision that all devices have converged, and the monitor.
 
@@ -37,11 +45,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import Devices, Integers, Mask
+from p2pkm.channel.transform import Settings
+from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.protocols import Work
 from p2pkm.data.stream import PointStream
 from p2pkm.engine import flop_count as operations
 from p2pkm.engine.event_driven import Events
+from p2pkm.engine.replayed_faults import Arrivals, ReplayedFaults
 from p2pkm.methods.init.pipelines import Stage, find_method_stage
 from p2pkm.methods.schedules import Schedule, make
 from p2pkm.network.graph import Topology
@@ -68,6 +78,8 @@ class Timing(NamedTuple):
         Changes of the points in the method's stage.
     further : dict of str to LinkParameters
         Further link models by name, for the time of the same messages.
+    faults : mapping or None
+        Settings of the faults on the graph, see `p2pkm.channel.faults.FaultInjector.place`.
     """
 
     net: LinkParameters | None
@@ -75,6 +87,7 @@ class Timing(NamedTuple):
     events: Events | None = None
     stream: PointStream | None = None
     further: Mapping[str, LinkParameters] = {}
+    faults: Settings | None = None
 
 
 class Turn(NamedTuple):
@@ -91,6 +104,8 @@ class Turn(NamedTuple):
         Active directed edges.
     flops : int64[N]
         Operations of each device; undefined for inactive devices.
+    arrivals : Arrivals or None
+        Messages that arrive; None: all of them, in this turn.
     """
 
     active: Mask
@@ -98,6 +113,7 @@ class Turn(NamedTuple):
     lengths: Integers
     edges: Mask
     flops: Integers
+    arrivals: Arrivals | None = None
 
 
 class Clock:
@@ -122,6 +138,8 @@ class Clock:
         self._topology = topology
         self.ready = np.zeros(topology.n)
         self.received = np.zeros(topology.n)
+        # Times at which the delayed tables in `Arrivals.target` would have arrived without the delay.
+        self._late: Floats = np.zeros(0)
 
     def leading(self, followers: Sequence["Clock"]) -> "Clock":
         """Return this clock, which from now on advances clocks of further link models by the same turns."""
@@ -133,6 +151,12 @@ class Clock:
         """Time in seconds at which the last device has finished."""
         return float(max(self.ready.max(), self.received.max()))
 
+    def start_stage(self) -> None:
+        """Start a stage: all clocks are set to that of the last device, and delayed tables are discarded."""
+        self.barrier()
+        for clock in (self, *self._followers):
+            clock._late = np.zeros(0)
+
     def barrier(self) -> None:
         """Set all clocks to that of the last device."""
         self.ready[:] = self.received[:] = self.now
@@ -142,17 +166,28 @@ class Clock:
     def advance_turn(self, turn: Turn) -> None:
         """Advance the clocks by one turn: active devices wait for their messages, compute and send."""
         net, active, n = self._net, turn.active, self._topology.n
+        arrivals = turn.arrivals
+        if arrivals is not None:
+            # A device that missed rounds returns when they are over.
+            self.ready[arrivals.returning] = self.now
         begin = np.maximum(self.ready, self.received)[active]
         self.ready[active] = begin + turn.flops[active] / net.speed[active]
         is_sending = active | (turn.rows >= 0)
         edges = np.flatnonzero(turn.edges & is_sending[self._topology.sources])
         source, target = self._topology.sources[edges], self._topology.indices[edges]
         volume = turn.lengths[source]
-        line_seconds = (np.bincount(source, volume, n) + np.bincount(target, volume, n)) / net.access
-        slower_line = np.maximum(line_seconds[source], line_seconds[target])
+        arrives = np.ones(len(edges), np.bool_) if arrivals is None else arrivals.now[edges]
+        line_seconds = (np.bincount(source, volume, n) + np.bincount(target, volume * arrives, n)) / net.access
+        receiving = np.where(arrives, line_seconds[target], 0.0)
+        slower_line = np.maximum(line_seconds[source], receiving)
         sent = self.ready[source] + np.maximum(volume / net.bandwidth[edges], slower_line)
         np.maximum.at(self.ready, source, sent)
-        np.maximum.at(self.received, target, sent + net.latency[edges])
+        arrival = sent + net.latency[edges]
+        np.maximum.at(self.received, target[arrives], arrival[arrives])
+        if arrivals is not None:
+            late = np.concatenate((self._late, arrival[arrivals.late[edges]]))
+            np.maximum.at(self.received, arrivals.target[arrivals.used], late[arrivals.used])
+            self._late = late[~arrivals.due]
         for clock in self._followers:
             clock.advance_turn(turn)
 
@@ -192,6 +227,7 @@ def _advance_stages(
     """Advance the clocks by all stages; return the end of each round, by (stage, round), on rank 0."""
     ends: dict[tuple[int, int], float] = {}
     flops = Flops(topology, network.gather_by_device(devices.sizes), devices.d)
+    faults = None if timing.faults is None else ReplayedFaults(timing.faults, topology)
     for number, exchanges in groupby(network.ledger.exchanges, key=lambda exchange: exchange.stage):
         stage, stage_exchanges = timing.stages[number], list(exchanges)
         if timing.events is not None and stage is find_method_stage(timing.stages):
@@ -203,9 +239,13 @@ def _advance_stages(
         schedule = make(stage.algorithm.schedule, linked, topology.colors)
         free = stage.algorithm.schedule in FREE
         stream = timing.stream if stage is find_method_stage(timing.stages) else None
-        clock.barrier()
+        clock.start_stage()
+        stage_faults = None
+        if faults is not None and (stage.faults_apply or stage is find_method_stage(timing.stages)):
+            faults.start_stage()
+            stage_faults = faults
         last_round = 0
-        for exchange, (t, active) in zip(stage_exchanges, _turns(schedule), strict=False):
+        for exchange, (t, turn, active) in zip(stage_exchanges, _turns(schedule), strict=False):
             sent = network.gather_by_device(np.column_stack((*_sent_tables(exchange, len(devices)), active)))
             edges = network.gather_by_device(_edge_mask(exchange, len(devices.indices)), network.placement.edge_counts)
             # Only rank 0 computes times; the others have taken part in the collective calls.
@@ -217,18 +257,23 @@ def _advance_stages(
             if not free:
                 clock.barrier()
             rows, lengths, is_active = sent[:, 0], sent[:, 1], sent[:, 2] > 0
-            turn_flops = flops.count(stage.algorithm, is_active, rows, edges)
-            clock.advance_turn(Turn(is_active, rows, lengths, edges, turn_flops))
+            arrivals = None
+            if stage_faults is not None:
+                returning = stage_faults.start_round(t)
+                is_active &= ~stage_faults.inactive
+                arrivals = stage_faults.exchange(turn, returning, rows, edges)
+            turn_flops = flops.count(stage.algorithm, is_active, rows, edges, arrivals)
+            clock.advance_turn(Turn(is_active, rows, lengths, edges, turn_flops, arrivals))
             ends[number, t] = clock.now
     return ends
 
 
-def _turns(schedule: Schedule) -> Iterator[tuple[int, Mask]]:
-    """Yield round and active devices of the initial exchange and of every turn after it, without end."""
-    yield 0, schedule.opening
+def _turns(schedule: Schedule) -> Iterator[tuple[int, int, Mask]]:
+    """Yield round, turn and active devices of the initial exchange and of every turn after it, without end."""
+    yield 0, 0, schedule.opening
     for t in count(1):
-        for active in schedule.turns(t):
-            yield t, active
+        for turn, active in enumerate(schedule.turns(t)):
+            yield t, turn, active
 
 
 def _with_stage_links(devices: Devices, initial: ExchangeRecord) -> Devices:
@@ -271,7 +316,9 @@ class Flops:
         # Rows that each device has received since it was last active.
         self._unread = np.zeros(topology.n, np.int64)
 
-    def count(self, algorithm: Any, active: Mask, rows: Integers, edges: Mask) -> Integers:
+    def count(
+        self, algorithm: Any, active: Mask, rows: Integers, edges: Mask, arrivals: Arrivals | None = None
+    ) -> Integers:
         """Count the operations of a turn, int64[N], and deliver its messages; undefined for inactive devices.
 
         Parameters
@@ -282,11 +329,16 @@ class Flops:
             Rows that each device sends; -1 without a message.
         edges : bool[E]
             Active directed edges.
+        arrivals : Arrivals, optional
+            Messages that arrive; default: all of them.
         """
         n, source, target = self._topology.n, self._topology.sources, self._topology.indices
         work = Work(self.sizes, np.bincount(source[edges], minlength=n), self._unread.copy(), self._d)
         flops = operations.count_flops(algorithm, work, np.arange(n) == self._topology.hub)
         self._unread[active] = 0
         is_used = edges & (rows >= 0)[source]
+        if arrivals is not None:
+            is_used &= arrivals.now
+            np.add.at(self._unread, arrivals.target[arrivals.used], arrivals.rows[arrivals.used])
         np.add.at(self._unread, target[is_used], rows[source[is_used]])
         return flops

@@ -8,7 +8,7 @@ from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.run_secret import UNREPEATABLE
 from p2pkm.experiments.config import parse_method
 from p2pkm.experiments.console import print_note
-from p2pkm.experiments.run import OutputOptions, ResumePoint, execute, prepare_and_validate, print_and_exit_code
+from p2pkm.experiments.run import OutputOptions, ResumePoint, assemble, execute, print_and_exit_code
 from p2pkm.metrics.result import Result
 from p2pkm.network.world import connect
 from p2pkm.storage.checkpoint import Checkpoint, identify, load_newest
@@ -46,7 +46,7 @@ def resume(path: Path, output: OutputOptions) -> int:
     state = run_status(path) if path.is_dir() else ""
     config = path / "config.toml"
     if not config.is_file() or not state:
-        if not path.is_dir():
+        if not path.is_dir() or (path / "checkpoint").is_dir():
             raise DataError(f"{path} {describe_missing_results(path)}")
         missing = config.name if state else "manifest.json"
         raise DataError(f"{path} is not the folder of a single run: it has no {missing}. Give the folder of a run")
@@ -74,12 +74,12 @@ def resume_run(experiment: RunOptions, lock: Lock, output: OutputOptions) -> Res
     saved = load_newest(path, print_note)
     world = connect()
     with repeated_from(path):
-        prepared = prepare_and_validate(experiment, world)
+        assembled = [assemble(experiment, world)]
     if saved is not None:
-        _check_identity(saved, identify(prepared.experiment.to_mapping(), prepared.run), path)
+        _check_identity(saved, identify(assembled[0].options.to_mapping(), assembled[0]), path)
     if not output.quiet:
         print_note(f"resuming {path} {_describe_position(saved)}")
-    return execute(prepared, world, lock, output, resumed=ResumePoint(saved))
+    return execute(assembled.pop(), world, lock, output, ResumePoint(saved))
 
 
 def _check_identity(saved: Checkpoint, current: dict[str, Any], path: Path) -> None:
@@ -90,13 +90,15 @@ def _check_identity(saved: Checkpoint, current: dict[str, Any], path: Path) -> N
             f"{path} was started with p2pkm {original['version']}; this is p2pkm {current['version']}, which may "
             f"compute other results. Install p2pkm=={original['version']}, or start a new run: {new_run_command(path)}"
         )
-    names = {*original["config"], *current["config"]}
-    changed = sorted(name for name in names if original["config"].get(name) != current["config"].get(name))
+    # The run may be older than an option, which then has its default.
+    defaults = RunOptions().to_mapping()
+    before, now = defaults | original["config"], defaults | current["config"]
+    changed = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
     if changed:
         name = changed[0]
         raise DataError(
-            f"{name} in {path}/config.toml is {current['config'].get(name)!r}; the run was started with "
-            f"{original['config'].get(name)!r}. Restore this value, or start a new run: {new_run_command(path)}"
+            f"{name} in {path}/config.toml is {now.get(name)!r}; the run was started with {before.get(name)!r}. "
+            f"Restore this value, or start a new run: {new_run_command(path)}"
         )
     for key, option, label in _INPUTS:
         if original.get(key) != current[key]:

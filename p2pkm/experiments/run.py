@@ -1,11 +1,11 @@
-"""Execution of an experiment on rank 0: prepare, distribute, run, write the folder, print the summary.
+"""Execution of an experiment on rank 0: assemble, deal, play, report, write the folder, print the summary.
 
 The other ranks execute `p2pkm.experiments.worker`. All ranks end with the same exit code.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -14,15 +14,14 @@ from typing import Any, NamedTuple, cast
 
 from p2pkm.core.errors import NetworkError
 from p2pkm.core.mpi_environment import check_threads, launched
-from p2pkm.core.termination import STOPPED
-from p2pkm.engine.receive_shard import receive_part
+from p2pkm.core.termination import STOPPED, WITHOUT_CENTROIDS
+from p2pkm.engine.build_run import Run
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.engine.signals import code_of as ended_by
-from p2pkm.experiments.config import Prepared, parse_specs, prepare, record_defaults
+from p2pkm.experiments.config import parse_specs, prepare
 from p2pkm.experiments.console import Console, Silent, print_note
 from p2pkm.kernels import compiles
-from p2pkm.metrics.final_labels import is_labeled
 from p2pkm.metrics.result import Result
 from p2pkm.network.transport import World
 from p2pkm.network.world import connect
@@ -63,7 +62,7 @@ class ResumePoint(NamedTuple):
         return list(self.checkpoint.outline["parts"]["monitor"]["parts"]["trace"]["value"])
 
 
-def run_on_root(experiment: RunOptions, output: OutputOptions) -> int:
+def run_on_root(options: RunOptions, output: OutputOptions) -> int:
     """Run an experiment on rank 0, print its summary, and return the exit code.
 
     Raises
@@ -72,17 +71,16 @@ def run_on_root(experiment: RunOptions, output: OutputOptions) -> int:
         If options, graph, data or folder cannot be used; nothing has been written then.
     """
     with ExitStack() as stack:
-        lock = lock_output_folder(experiment, output, stack)
+        lock = lock_output_folder(options, output, stack)
         world = connect()
         # A list, so that this frame does not hold the points while the run lasts, see `execute`.
-        inputs = [prepare_and_validate(experiment, world)]
-        experiment = inputs[0].experiment
+        assembled = [assemble(options, world)]
         if output.dry_run:
-            print(json.dumps(_resolve(inputs[0]).to_mapping(), indent=None if output.json else 1))
+            print(json.dumps(assembled[0].completed.to_mapping(), indent=None if output.json else 1))
             return 0
-        lock = lock or lock_default_folder(inputs[0], stack)
-        result = execute(inputs.pop(), world, lock, output)
-    return print_and_exit_code(result, experiment, output)
+        lock = lock or lock_default_folder(assembled[0], stack)
+        result = execute(assembled.pop(), world, lock, output)
+    return print_and_exit_code(result, options, output)
 
 
 def print_and_exit_code(result: Result, experiment: RunOptions, output: OutputOptions) -> int:
@@ -91,7 +89,7 @@ def print_and_exit_code(result: Result, experiment: RunOptions, output: OutputOp
         print(json.dumps(result.summary), flush=True)
     else:
         output.console.close(result.summary, result.notes, guided=output.guide)
-    return exit_code(result.summary["termination"], experiment)
+    return exit_code(result.summary, experiment)
 
 
 def lock_output_folder(experiment: RunOptions, output: OutputOptions, stack: ExitStack) -> Lock | None:
@@ -105,21 +103,27 @@ def lock_output_folder(experiment: RunOptions, output: OutputOptions, stack: Exi
     return stack.enter_context(lock_target(path, force=output.force))
 
 
-def prepare_and_validate(experiment: RunOptions, world: World) -> Prepared:
-    """Parse, check and assemble an experiment."""
+def assemble(options: RunOptions, world: World) -> Run:
+    """Check options, graph and points in a fixed order, and build the run, with its points.
+
+    Raises
+    ------
+    P2PKMError
+        If options, graph or data cannot be used, or the run does not fit into memory; nothing has been written then.
+    """
     from p2pkm.experiments.plan.memory_check import check_memory
 
     ranks = world.size if launched() and world.library() is not None else None
     if compiles():
         check_threads()
-    specs = parse_specs(experiment, world.size)
+    specs = parse_specs(options)
     check_memory(specs, ranks)
     return prepare(specs, ranks)
 
 
-def lock_default_folder(prepared: Prepared, stack: ExitStack) -> Lock | None:
+def lock_default_folder(run: Run, stack: ExitStack) -> Lock | None:
     """Lock a new folder below ``runs``; None with ``--out none``."""
-    resolved = prepared.experiment
+    resolved = run.options
     if resolved.out == "none":
         return None
     fingerprint = hashlib.sha256(json.dumps(resolved.to_mapping()).encode()).hexdigest()
@@ -127,69 +131,71 @@ def lock_default_folder(prepared: Prepared, stack: ExitStack) -> Lock | None:
 
 
 def execute(
-    prepared: Prepared,
-    world: World,
-    lock: Lock | None,
-    output: OutputOptions,
-    start: Any = None,
-    resumed: ResumePoint | None = None,
+    run: Run, world: World, lock: Lock | None, output: OutputOptions, resumed: ResumePoint | None = None
 ) -> Result:
-    """Distribute the points to the ranks, run, and write the result; an error from here on ends all ranks.
+    """Deal the points to the ranks, play the run, and write the result; an error from here on ends all ranks.
 
     Parameters
     ----------
-    prepared : Prepared
+    run : Run
+        Result of `assemble`.
     world : World
     lock : Lock or None
         Of the run folder; None: nothing is written.
     output : OutputOptions
-    start : float64[n, k, d], optional
-        Centroids that replace the initialization stages.
     resumed : ResumePoint, optional
         Position from which the run in the folder continues.
     """
-    from p2pkm.engine.run_job import RootHooks, run_for_root
+    from p2pkm.engine.run_job import Observers, play, report_to_root
+    from p2pkm.experiments.deal import deal
     from p2pkm.kernels.compile_time import announce_compilation
 
-    resolved, run = prepared.experiment, prepared.run
-    facts = {"ranks": world.size, "mpi": world.library(), "defaults": _list_defaults(prepared)}
+    options, shards = run.options, run.points
+    facts = {"ranks": world.size, "mpi": world.library(), "defaults": _list_defaults(run)}
     facts |= {"resumable": False} if run.algorithm.traits.is_secret else {}
     names = {"device": run.topology.list_names(), "feature": run.list_features()}
-    if not (output.quiet or prepared.shards.in_memory):
-        print_note(prepared.shards.describe(world.size, run.algorithm.k, len(run.topology.indices)))
-    part = _deal(world, prepared, start, None if resumed is None else resumed.checkpoint)
-    # Frees what `part` does not share with the points of all ranks, unless the caller holds them.
-    prepared = prepared._replace(shards=None)
+    if not (output.quiet or shards.in_memory):
+        print_note(shards.describe(world.size, run.algorithm.k, len(run.topology.indices)))
+    schema, copied = shards.schema, shards.copied
+    rank = deal(run, world, None if resumed is None else resumed.checkpoint)
+    # Frees what `rank` does not share with the points of all ranks, unless the caller holds them.
+    run = rank.run
+    del shards
     # Collecting the facts about the program takes time, in which the other ranks import the method.
-    folder = None if lock is None else RunFolder(lock, resolved.to_mapping(), facts, names)
+    folder = None if lock is None else RunFolder(lock, options.to_mapping(), facts, names)
     progress = output.console.progress(run.algorithm.name, run.rounds, quiet=output.quiet, verbose=output.verbose)
     if not output.quiet:
         announce_compilation(progress.tell)
-    options = resolved.to_mapping() | {"out": None if lock is None else str(lock.folder)}
-    inputs = {name: options.get(name) for name in (*_INPUTS, "out")}
+    shown = options.to_mapping() | {"out": None if lock is None else str(lock.folder)}
 
-    def sink(record: dict[str, Any]) -> None:
+    def record(record: dict[str, Any]) -> None:
         if folder is not None:
             folder.record(record)
         progress(record)
 
     try:
         with asked_to_stop() as interrupted:
-            hooks = RootHooks(on_record=sink, tell=progress.tell, scores=prepared.scores, names=inputs)
-            hooks = replace(hooks, link_models=_place_link_models(output.link_models, run.topology))
+            observers = Observers(
+                on_record=record,
+                tell=progress.tell,
+                names={name: shown.get(name) for name in (*_INPUTS, "out")},
+                link_models=_place_link_models(output.link_models, run.topology),
+            )
             if folder is not None:
-                identity = partial(identify, resolved.to_mapping(), run)
-                hooks = replace(
-                    hooks,
-                    checkpoints=CheckpointWriter(folder.lock, resolved.checkpoint_every, identity, progress.tell),
+                identity = partial(identify, options.to_mapping(), run)
+                observers = replace(
+                    observers,
+                    checkpoints=CheckpointWriter(folder.lock, options.checkpoint_every, identity, progress.tell),
                     begin=folder.begin if resumed is None else partial(folder.reopen, resumed.records),
                 )
+            outcome = play(replace(rank, interrupted=interrupted), observers)
             # Rank 0 receives the result.
-            result = cast(Result, run_for_root(run, replace(part, interrupted=interrupted), world, hooks))
-            result.notes.extend(prepared.notes)
-            result = replace(result, schema=prepared.schema, copied=prepared.copied)
+            result = cast(Result, report_to_root(outcome))
+            result.notes.extend(run.notes)
+            result = replace(result, schema=schema, copied=copied)
+            del outcome, rank
         if folder is not None:
-            folder.finish(result, partial(_draw_all, resolved) if resolved.plot else None)
+            folder.finish(result, partial(_draw_all, options) if options.plot else None)
     except BaseException as error:
         _abort(world, folder, error)
         raise
@@ -205,15 +211,10 @@ def _place_link_models(profiles: Sequence[str], topology: Any) -> dict[str, Any]
     return {profile: model.place(topology) for profile, model in models.items() if model is not None}
 
 
-def _resolve(prepared: Prepared) -> RunOptions:
-    """Fill in the options that the run has chosen."""
-    return record_defaults(prepared.experiment, prepared.specs.method, prepared.run)
-
-
-def _list_defaults(prepared: Prepared) -> dict[str, Any]:
+def _list_defaults(run: Run) -> dict[str, Any]:
     """List the method options that the run has chosen."""
-    requested = prepared.experiment.to_mapping()
-    return {name: value for name, value in _resolve(prepared).to_mapping().items() if requested.get(name) != value}
+    requested = run.options.to_mapping()
+    return {name: value for name, value in run.completed.to_mapping().items() if requested.get(name) != value}
 
 
 def _draw_all(experiment: RunOptions, result: Result, folder: Path) -> None:
@@ -222,54 +223,13 @@ def _draw_all(experiment: RunOptions, result: Result, folder: Path) -> None:
     draw_all(result, folder, **experiment.draw_kinds())
 
 
-def _deal(world: World, prepared: Prepared, start: Any, saved: Checkpoint | None) -> Any:
-    """Broadcast the configuration, scatter the points, and return the part of rank 0."""
-    import numpy as np
-
-    from p2pkm.engine.state_tree import split
-    from p2pkm.network.rank_partition import choose
-
-    shards, topology = prepared.shards, prepared.run.topology
-    # Each rank reads one range of rows of points on disk, so each takes a block with the same number of devices.
-    stored = not shards.in_memory
-    if stored:
-        division = choose(topology, np.ones(topology.n), world.size, "blocks")
-    else:
-        division = choose(topology, shards.sizes, world.size, prepared.experiment.rank_partition)
-    texts = {"experiment": _resolve(prepared).to_mapping()}
-    if stored:
-        texts["stored"] = shards.to_mapping()
-    if saved is not None:
-        texts["saved"] = saved.outline
-    order: dict[str, Any] = {name: np.frombuffer(json.dumps(text).encode(), np.uint8) for name, text in texts.items()}
-    order |= prepared.run.to_arrays() | topology.to_arrays()
-    if topology.varying is not None:
-        order["changing"] = np.ones(1)
-    order = world.broadcast(order | division.to_arrays())
-    parts: Iterator[dict[str, Any]] = _split(None if stored else shards, start, division)
-    if saved is not None:
-        split_state = partial(split, saved.outline, saved.arrays, topology, division)
-        parts = (part | split_state(rank) for rank, part in enumerate(parts))
-    return receive_part(world, order, world.scatter(parts))
-
-
-def _split(shards: Any, start: Any, division: Any) -> Iterator[dict[str, Any]]:
-    """Yield the arrays of each rank, one rank at a time: a part of non-contiguous devices is a copy."""
-    if shards is not None and not is_labeled(shards.m):
-        shards = replace(shards, order=None)
-    for rank in range(division.size):
-        ids = division.of(rank)
-        part = {} if shards is None else shards.take(ids).to_arrays()
-        if rank == 0 and division.size > 1:
-            # Views would hold the points of all ranks.
-            part = {name: array.copy() for name, array in part.items()}
-        yield part if start is None else part | {"start": start[ids]}
-
-
-def exit_code(termination: str, experiment: RunOptions) -> int:
-    """Return the exit code of a run that ended for this reason."""
+def exit_code(summary: Mapping[str, Any], experiment: RunOptions) -> int:
+    """Return the exit code of a run from its summary."""
+    termination = summary["termination"]
     if termination in STOPPED:
         return STOPPED[termination]
+    if summary.get("failure"):
+        return WITHOUT_CENTROIDS
     return _NOT_CONVERGED if experiment.require_converged and termination in ("round-limit", "oscillating") else 0
 
 

@@ -1,7 +1,7 @@
 """Python interface to a single run: `simulate`."""
 
-import json
 import signal
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
@@ -11,35 +11,39 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from p2pkm.channel.byzantine import Byzantine
+from p2pkm.channel.compression import Compression
 from p2pkm.channel.quantization import Quantization
 from p2pkm.channel.sampled_faults import Faults
 from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.core.batch import Floats
-from p2pkm.core.cache import digest
-from p2pkm.core.errors import DataError, ExperimentError, P2PKMError
+from p2pkm.core.digest import digest
+from p2pkm.core.errors import DataError, ExperimentError, P2PKMError, name_arguments
+from p2pkm.core.keywords import suggest_keywords
 from p2pkm.core.termination import STOPPED
-from p2pkm.core.validation import as_floats, as_path, check_integer, check_magnitude, check_near, check_scalar
+from p2pkm.core.validation import as_path, check_integer, check_near, check_scalar
 from p2pkm.core.version import __version__
-from p2pkm.data.identifiers import FILLING
+from p2pkm.data.held_out import hold_out
 from p2pkm.data.shards import Shards
 from p2pkm.data.stream import DataStream
-from p2pkm.engine.build_run import RunConfig, build_run, check_options
-from p2pkm.engine.receive_shard import receive_part
-from p2pkm.engine.run_job import RankPart, RootHooks, run_job
+from p2pkm.engine.build_run import Run, build_run, check_options
+from p2pkm.engine.run_job import Observers, play, report
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.signals import asked_to_stop
-from p2pkm.engine.state_tree import split
+from p2pkm.experiments.config import check_centers
 from p2pkm.experiments.console import print_note
+from p2pkm.experiments.deal import take_part
+from p2pkm.experiments.object_content import wrap_function
 from p2pkm.experiments.progress_line import ProgressLine
-from p2pkm.methods.declaration import check_declaration
+from p2pkm.experiments.read_values import count_clusters, read_graph, read_method, read_points
+from p2pkm.experiments.warn_once import warn
+from p2pkm.kernels.compile_time import announce_compilation
 from p2pkm.methods.init.given import check_start
 from p2pkm.methods.init.pipelines import place_graph
+from p2pkm.metrics.registry import read_metrics, request
 from p2pkm.metrics.result import Result
 from p2pkm.metrics.summary import OptionalMetrics
 from p2pkm.network.graph import Topology, convert_foreign
 from p2pkm.network.link_model import LinkModel
-from p2pkm.network.rank_partition import RankPartition, choose
-from p2pkm.network.transport import World
 from p2pkm.network.world import connect
 from p2pkm.storage.checkpoint import Checkpoint, CheckpointWriter, load_newest
 from p2pkm.storage.lock import Lock
@@ -50,20 +54,23 @@ if TYPE_CHECKING:
     from topologies import CSRGraph, TimeVaryingGraph
 
 
-def simulate(  # noqa: PLR0913 - the public signature
-    algorithm: Any, graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Any, *,
-    partition: Any = None, rounds: int | None = None, all_rounds: bool = False, seed: int = 0, start: Any = None,
+@suggest_keywords
+def simulate(
+    algorithm: Any, graph: "str | nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Any, *,
+    devices: Any = None, partition: Any = None, clusters: int | None = None,
+    rounds: int | None = None, all_rounds: bool = False, seed: int = 0, start: Any = None,
     record_every: int | None = None, baselines: bool = True, allow_disconnected: bool = False,
     rank_partition: Literal["auto", "blocks", "metis"] = "auto",
-    link_model: LinkModel | str | None = None,
-    faults: Faults | str | None = None, stale_policy: StalePolicy | str | None = None,
+    link_model: LinkModel | str | Callable[..., Any] | None = None,
+    faults: Faults | str | None = None, stale_policy: StalePolicy | str | Callable[..., Any] | None = None,
     byzantine: Byzantine | str | int | None = None, min_cluster_size: int = 0, noise: float = 0.0,
-    quantize: Quantization | str | None = "auto", transforms: str | None = None,
+    quantize: Quantization | str | None = "auto", compress: Compression | str | None = None, transforms: Any = None,
     scale: Literal["none", "standard", "minmax"] = "none",
     missing: Literal["refuse", "drop", "mean", "median"] = "refuse",
-    silhouette: bool = False, true_centers: Any = None,
+    test_share: float = 0.0, silhouette: bool = False, true_centers: Any = None,
     checkpoint: str | Path | None = None, checkpoint_every: int | None = None, k_max: int | None = None,
-    stream: DataStream | str | None = None, progress: bool = True,
+    stream: DataStream | str | None = None, metrics: Any = (), progress: bool = True,
+    on_record: Callable[[dict[str, Any]], None] | None = None,
 ) -> Result:  # fmt: skip
     """Run a method on a communication graph; every rank returns the same result.
 
@@ -72,17 +79,26 @@ def simulate(  # noqa: PLR0913 - the public signature
 
     Parameters
     ----------
-    algorithm : Algorithm or ServerMethod
-        For example ``p2pkm.GTVMin(16)`` or ``p2pkm.FKM(16)``.
-    graph : networkx.Graph, igraph.Graph, sparse or dense matrix, CSRGraph, TimeVaryingGraph, Topology or None
-        Undirected communication graph; device i is its i-th node in sorted order. Of a matrix, values other than 0 are
-        the weights of links. None: the star of a server method, whose hub is an additional device without points.
-    shards : Shards, DataFrame of pandas or polars, pyarrow.Table, Table, or array_like of shape (m, d)
-        Points of each device; a table has a column device or client, see `p2pkm.Shards.deal`, unless `partition` is
-        given.
-    partition : array_like of int or str, shape (m,), optional
-        Device of each row of `shards`, such as ``p2pkm.partition.iid(m, 4)``: numbers from 0, of which some may be
-        without points, or names.
+    algorithm : str, Algorithm or ServerMethod, or its class
+        Text as on the command line, such as ``"gtvmin:coupling=30"``, a method such as ``p2pkm.GTVMin(16)``, or a class
+        such as ``p2pkm.FKM``, which takes `clusters`.
+    graph : str, networkx.Graph, igraph.Graph, matrix, CSRGraph, TimeVaryingGraph, Topology or None
+        Text such as ``"small-world:degree=4"``, of which random graphs take `seed`, or an undirected communication
+        graph; device i is its i-th node in sorted order. Of a sparse or dense matrix, values other than 0 are the
+        weights of links. None: the star of a server method, whose hub is an additional device without points.
+    shards : Shards, array of shape (m, d), pair of an array and its labels, DataFrame, pyarrow.Table, Table, or str
+        Points. A table of pandas, polars or pyarrow may have a column device or client, see `p2pkm.Shards.deal`. Text
+        is a generator or a file, such as ``"grid16:points=50"``.
+    devices : int, or array_like of int or str of shape (m,), optional
+        Device of each row of `shards`: numbers from 0, of which some may be without points, or names. An int is the
+        number of devices, to which `partition` assigns the rows. None: the number of nodes of a graph that is an
+        object, a file or of one size, else 16.
+    partition : str, array_like of int or str of shape (m,), or callable, optional
+        Text as on the command line, such as ``"dirichlet:alpha=0.3"``, or the device of each row, as `devices`, or a
+        function of the rows, float64[m, d], and the number of devices that returns it. None:
+        the column of devices; with a number of devices, "dirichlet" for points with labels, else "iid".
+    clusters : int, optional
+        Number of clusters of a method that is text or a class. None: the number of classes of the labels, else 8.
     rounds : int, optional
         Maximum number of rounds of the method; None: the default of the method (150 for GTVMin).
     all_rounds : bool, default=False
@@ -106,14 +122,16 @@ def simulate(  # noqa: PLR0913 - the public signature
         * "blocks": contiguous blocks of devices.
         * "metis": graph partition by METIS (extra ``metis``).
         * "auto": whichever of the two cuts fewer links.
-    link_model : LinkModel or str, optional
+    link_model : LinkModel, str or callable, optional
         Speed of devices and links, such as ``"wan:latency=0.05"``; the result then contains the simulated time. Edge
-        attributes `latency` and `bandwidth` and node attributes `access` and `speed` override the profile.
+        attributes `latency` and `bandwidth` and node attributes `access` and `speed` override the profile. A function
+        takes the `Topology` and returns a dict, see `p2pkm.network.link_model.LinkFunction`.
     faults : Faults or str, optional
-        Random faults, such as ``"loss=0.1,dropout=0.02"``, or the path of a fault trace; see docs/howto/faults.md.
-    stale_policy : StalePolicy or str, optional
+        Random faults, such as ``"loss=0.1,dropout=0.02"``, or the path of a fault trace; see
+        docs/howto/time-and-faults.md.
+    stale_policy : StalePolicy, str or callable, optional
         Use of tables that faults keep from being replaced: ``"keep:age=8"``, the default, keeps them for 8 rounds;
-        ``"drop"`` discards them.
+        ``"drop"`` discards them. A function of ages, senders and receivers returns which are used, see `StalePolicy`.
     byzantine : Byzantine, str or int, optional
         Number and behavior of devices that send wrong tables, such as ``"2:kind=flip,place=central"``; see
         `p2pkm.channel.byzantine.Byzantine`.
@@ -129,8 +147,12 @@ def simulate(  # noqa: PLR0913 - the public signature
           number of steps for which a row is sent, such as ``"rice:bits=12,threshold=1"``.
         * "none" or None: 8 bytes per value.
         * "auto": "rice" for GTVMin with default options, otherwise "none".
-    transforms : str, optional
-        Message transforms of installed plug-ins: comma-separated specs such as ``"rounding:digits=3"``.
+    compress : Compression or str, optional
+        Part of each table that is sent, such as ``"topk:share=0.1"`` or ``"randomk:share=0.1"``; what is not sent
+        remains in the difference to the neighbors' tables, and is sent later. See `p2pkm.channel.compression`.
+    transforms : str, Transform, or list of them, optional
+        Message transforms: objects such as ``Rounding(digits=3)``, or comma-separated specs of installed plug-ins, such
+        as ``"rounding:digits=3"``.
     scale : {"none", "standard", "minmax"}, default="none"
         Feature scaling, which the devices compute by messages before the first stage; `Result.scaling` has shift and
         span.
@@ -139,6 +161,11 @@ def simulate(  # noqa: PLR0913 - the public signature
 
         * "mean", "median": the devices compute this statistic of each feature by messages and fill it in.
         * "refuse", "drop": missing values are an error; rows are dropped only when a file is read.
+    test_share : float, default=0.0
+        Share of the points of each device, from 0 to below 1, that no stage and no baseline sees, drawn by the seed.
+        ``Result.devices`` has the scores of each device on these test points, and the summary compares them with one
+        clustering for all devices and with each device alone. Labels and clusters of the result are those of the other
+        points. Shards that have test points (`Shards.with_tests`) keep these.
     silhouette : bool, default=False
         Also compute silhouette coefficients.
     true_centers : array_like of shape (n_centers, n_features), optional
@@ -155,8 +182,13 @@ def simulate(  # noqa: PLR0913 - the public signature
     stream : DataStream or str, optional
         Arrival, departure and movement of points during the method, such as ``"drawn:kind=slow,share=0.1"``, or the
         path of a data trace; see docs/howto/streams.md. The run then takes all its rounds.
+    metrics : callable, Metric, or list of them
+        Functions of the `Result`, whose values ``Result.summary`` contains by their names. A `Metric` with `per_device`
+        is also in ``Result.devices``.
     progress : bool, default=True
         Show a progress line after half a second, on a terminal (standard error) or in a notebook.
+    on_record : callable, optional
+        Called on the first rank with a copy of each record of ``Result.rounds`` when its round ends, to log elsewhere.
 
     Returns
     -------
@@ -174,6 +206,11 @@ def simulate(  # noqa: PLR0913 - the public signature
         If an option is out of range, the ranks call with different arguments, or another run uses the checkpoint
         folder.
 
+    Warns
+    -----
+    sklearn.exceptions.ConvergenceWarning
+        If more than a tenth of the devices with points end without centroids. ``summary["failure"]`` has the text.
+
     Examples
     --------
     >>> import p2pkm
@@ -183,11 +220,19 @@ def simulate(  # noqa: PLR0913 - the public signature
     >>> result = p2pkm.simulate(p2pkm.GTVMin(3), topologies.path(3), shards, rounds=20, faults="loss=0.4")
     >>> round(result.summary["ratio_mean"], 2), result.summary["messages_lost"] > 0
     (1.01, True)
+
+    The device of each row in one call:
+
+    >>> sites = ["Bern", "Oslo", "Rome"] * 8
+    >>> result = p2pkm.simulate("gtvmin", "complete", X, devices=sites, clusters=3, rounds=20)
+    >>> result.topology.names
+    ('Bern', 'Oslo', 'Rome')
     """
-    _check_algorithm(algorithm)
-    graph = convert_foreign(graph)
-    shards = _read_shards(shards, missing, partition, graph)
+    method = read_method(algorithm, clusters)
+    graph = graph if isinstance(graph, str) else convert_foreign(graph)
     seed = check_integer(seed, 0, "seed")
+    shards = read_points(shards, devices, partition, graph, missing=missing, seed=seed, k=clusters or method.k)
+    algorithm = method.build(count_clusters(method, clusters, shards.labels))
     _check_flags(
         all_rounds=all_rounds,
         baselines=baselines,
@@ -195,6 +240,8 @@ def simulate(  # noqa: PLR0913 - the public signature
         progress=progress,
         allow_disconnected=allow_disconnected,
     )
+    if on_record is not None and not callable(on_record):
+        raise ExperimentError(f"on_record is {on_record!r}; expected a function of a record, such as on_record=print")
     folder = None if checkpoint is None else as_path(checkpoint, "checkpoint")
     if checkpoint_every is not None:
         check_integer(checkpoint_every, 1, "checkpoint_every")
@@ -202,39 +249,66 @@ def simulate(  # noqa: PLR0913 - the public signature
             raise ExperimentError("checkpoint_every requires checkpoint, the folder. Set both, or remove it")
     if k_max is not None:
         algorithm = algorithm.with_k(check_integer(k_max, 1, "k_max"))
+    link_model, stale_policy = (
+        wrap_function(name, value) for name, value in (("link_model", link_model), ("stale_policy", stale_policy))
+    )
     options = RunOptions(
         rounds=rounds, all_rounds=all_rounds, seed=seed, start=start, record_every=record_every, baselines=baselines,
         allow_disconnected=allow_disconnected, rank_partition=rank_partition, link_model=link_model, faults=faults,
         stale_policy=stale_policy, byzantine=byzantine, min_cluster_size=min_cluster_size, noise=noise,
-        quantize=quantize, transforms=transforms, scale=scale, missing=missing, stream=stream, k_max=k_max,
-        clusters=None if k_max is None else "auto", checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+        quantize=quantize, compress=compress, transforms=transforms, scale=scale, missing=missing, stream=stream,
+        k_max=k_max, clusters=None if k_max is None else "auto", checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every, test_share=test_share,
     )  # fmt: skip
+    requested = read_metrics(metrics, "metrics")
     world = connect()
-    check_options(algorithm, options, world.size)
+    channel = check_options(algorithm, options)
+    graph, attributes = read_graph(graph, algorithm, shards, options)
     topology = place_graph(algorithm, graph, shards.n, shards.names)
-    shards = shards.place(topology, shards.names)
-    config = build_run(algorithm, options, topology, shards, ranks=world.size, graph=graph)
-    start_centroids = None if start is None else _read_start(start, algorithm, shards, topology, scale)
-    centers = None if true_centers is None else check_centers(true_centers, shards.d)
-    hooks = RootHooks(scores=OptionalMetrics(silhouette, centers), names=_name_inputs(options))
+    names = shards.names
+    shards, notes = hold_out(shards, test_share, seed)
+    shards = shards.place(topology, names)
+    run = build_run(algorithm, options, topology, shards, graph=attributes, channel=channel)
+    run = replace(
+        run,
+        options=options,
+        points=shards,
+        start=None if start is None else _read_start(start, algorithm, shards, topology, scale),
+        scores=OptionalMetrics(silhouette, None if true_centers is None else check_centers(true_centers, shards.d)),
+    )
+    observers = Observers(names=_name_inputs(options))
     with ExitStack() as stack:
+        stack.enter_context(request(requested))
+        listeners: list[Callable[[dict[str, Any]], None]] = []
         if progress and world.rank == 0:
-            line = stack.enter_context(closing(ProgressLine(algorithm.name, config.rounds)))
-            hooks = replace(hooks, on_record=line)
+            announce_compilation(print_note)
+            listeners.append(stack.enter_context(closing(ProgressLine(algorithm.name, run.rounds))))
+        if on_record is not None and world.rank == 0:
+            listeners.append(lambda record: on_record(dict(record)))
+        observers = replace(observers, on_record=partial(_tell_all, listeners))
         writer, saved, refusal = None, None, None
         if folder is not None and world.rank == 0:
-            writer, saved, refusal = _open(folder, checkpoint_every, _identify(config, start_centroids), stack)
-        part = _deal(config, shards, start_centroids, rank_partition, world, saved, refusal)
+            writer, saved, refusal = _open(folder, checkpoint_every, _identify(run), stack)
+        rank = take_part(run, world, saved, refusal)
         if checkpoint is not None:
-            part = replace(part, interrupted=stack.enter_context(asked_to_stop()))
-        result = run_job(config, part, world, replace(hooks, checkpoints=writer))
+            rank = replace(rank, interrupted=stack.enter_context(asked_to_stop()))
+        result = report(play(rank, replace(observers, checkpoints=writer)))
     schema = None if shards.schema is None else shards.schema.fill_in(shards.points, shards.weights, missing)
-    result = replace(result, schema=schema, copied=shards.copied)
-    stopped = part.interrupted() or STOPPED.get(result.summary["termination"], 128) - 128
+    result = replace(result, schema=schema, copied=shards.copied, notes=[*result.notes, *run.notes, *notes])
+    stopped = rank.interrupted() or STOPPED.get(result.summary["termination"], 128) - 128
     if stopped:
         # The run has only postponed the signal; now it takes its usual effect.
         signal.raise_signal(stopped)
+    if world.rank == 0 and (failure := result.summary["failure"]):
+        from sklearn.exceptions import ConvergenceWarning
+
+        warn(name_arguments(failure), ConvergenceWarning, "centroids")
     return result
+
+
+def _tell_all(listeners: list[Callable[[dict[str, Any]], None]], record: dict[str, Any]) -> None:
+    for listener in listeners:
+        listener(record)
 
 
 def _name_inputs(options: RunOptions) -> dict[str, str | None]:
@@ -253,55 +327,10 @@ def _check_flags(**flags: Any) -> None:
         check_scalar(value, name)
 
 
-def _check_algorithm(algorithm: Any) -> None:
-    """Reject the name or the class of a method, and an incomplete declaration."""
-    if isinstance(algorithm, (str, type)):
-        raise ExperimentError(f"algorithm is {algorithm!r}; expected a method, such as p2pkm.GTVMin(16)")
-    check_declaration(type(algorithm), type(algorithm).__name__)
-
-
-def _read_shards(points: Any, missing: str, partition: Any, graph: Any) -> Shards:
-    """Return shards, or deal a table by its column of devices or by an array.
-
-    Raises
-    ------
-    ExperimentError
-        If the points do not have devices, or have them twice.
-    """
-    from p2pkm.data.readers.any_format import read_table
-    from p2pkm.data.readers.frame import is_frame
-    from p2pkm.data.table import Table
-
-    if isinstance(partition, str):
-        raise ExperimentError(
-            f"partition is {partition!r}; expected an array, the device of each row. Use a function of "
-            "p2pkm.partition, such as p2pkm.partition.iid(len(X), 4), or for a column of a table "
-            f"p2pkm.Shards.deal(table, device={partition!r})"
-        )
-    if is_frame(points) or (isinstance(points, np.ndarray) and partition is not None):
-        points = read_table(points, missing=missing)
-        for note in points.notes or ():
-            print_note(note)
-    if isinstance(points, Shards) or (isinstance(points, Table) and points.device is not None):
-        if partition is not None:
-            raise ExperimentError(
-                "partition cannot be combined with p2pkm.Shards or a column of devices, to which the points belong "
-                "already. Remove partition, or drop the column"
-            )
-        return points if isinstance(points, Shards) else Shards.deal(points, missing=missing in FILLING)
-    if not isinstance(points, Table):
-        raise ExperimentError(
-            f"shards are of type {type(points).__name__}; expected p2pkm.Shards or a table with a column device. Build "
-            "shards, p2pkm.Shards.deal(points, device), or use an array with partition=, the device of each row"
-        )
-    devices = None if partition is None or graph is None else Topology.from_graph(graph).clients
-    return Shards.deal(points, partition, devices=devices, missing=missing in FILLING)
-
-
-def _identify(config: RunConfig, start: Floats | None) -> dict[str, Any]:
+def _identify(run: Run) -> dict[str, Any]:
     """Digest what a run and its continuation must share, except the points, which each rank compares."""
-    return {"version": __version__, "start": None if start is None else digest(start).hex()} | {
-        name: value.hex() for name, value in config.digests().items()
+    return {"version": __version__, "start": None if run.start is None else digest(run.start).hex()} | {
+        name: value.hex() for name, value in run.digests().items()
     }
 
 
@@ -330,69 +359,15 @@ def _open(
     return CheckpointWriter(lock, every, lambda: facts, print_note), saved, None
 
 
-def _deal(  # noqa: PLR0913 - one argument for each distributed item
-    config: RunConfig, shards: Shards, start: Floats | None, partition: str, world: World, saved: Checkpoint | None,
-    refusal: P2PKMError | None,
-) -> RankPart:  # fmt: skip
-    """Return this rank's points, initial centroids and checkpoint; raise the error of rank 0 on every rank.
-
-    `partition` is the requested rank partition. All ranks hold all points already, so only the partition is broadcast.
-    """
-    topology, order = config.topology, None
-    if world.rank == 0:
-        order = choose(topology, shards.sizes, world.size, partition).to_arrays()
-        if refusal is not None:
-            order |= {"refusal": _encode(str(refusal)), "code": np.array(refusal.code)}
-        if saved is not None:
-            order["saved"] = _encode(json.dumps(saved.outline))
-    order = world.broadcast(order)
-    if "refusal" in order:
-        kind = ExperimentError if order["code"] == ExperimentError.code else DataError
-        raise kind(order["refusal"].tobytes().decode())
-    division = RankPartition.from_arrays(order)
-    ids = division.of(world.rank)
-    # Ranks that call with different graphs would index out of range here; `run_job` compares digests and reports it.
-    ids = ids[ids < topology.n]
-    part = shards.take(ids).to_arrays() | ({} if start is None else {"start": start[ids]})
-    if "saved" in order:
-        split_state = None if saved is None else partial(split, saved.outline, saved.arrays, topology, division)
-        part |= world.scatter(None if split_state is None else map(split_state, range(world.size)))
-    own_part = receive_part(world, order, part)
-    if world.size == 1:
-        return own_part
-    digests = {"points": digest(*shards.to_arrays().values()), "start": digest(*([] if start is None else [start]))}
-    return replace(own_part, input_digests=digests)
-
-
-def _encode(text: str) -> Any:
-    """Encode text as an array of bytes, which can be broadcast."""
-    return np.frombuffer(text.encode(), np.uint8)
-
-
 def _read_start(start: Any, algorithm: Any, shards: Shards, topology: Topology, scale: str) -> Floats:
     """Check initial centroids, float64[n, k, d], and, unless points are scaled, their distance to the points.
 
     A server starts from the centroids of device 0.
     """
     shared = algorithm.traits.needs_shared_start
-    centroids = check_start(start, topology.clients, algorithm.k, shards.d, shared=shared)
+    centroids = check_start(start, topology, algorithm.k, shards.d, shared=shared)
     if topology.hub >= 0:
         centroids = np.concatenate((centroids, centroids[:1]))
     if scale == "none":
         check_near(shards.points, centroids[centroids[:, :, 0] < np.inf], "the points and start")
     return centroids
-
-
-def check_centers(centers: Any, d: int) -> Floats:
-    """Convert known centers to float64[c, d] and check them.
-
-    Raises
-    ------
-    DataError
-        If the shape is wrong or a number is out of range.
-    """
-    array: Floats = as_floats(centers, "true_centers")
-    check_magnitude(array, "true_centers")
-    if array.ndim != 2 or array.shape[1] != d:
-        raise DataError(f"true_centers has shape {array.shape}; expected (number of centers, {d})")
-    return array

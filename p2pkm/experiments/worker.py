@@ -12,8 +12,8 @@ from typing import Any
 
 from p2pkm.core.errors import DataError
 from p2pkm.engine.build_run import build_run
-from p2pkm.engine.receive_shard import receive_part
-from p2pkm.engine.run_job import run_for_root
+from p2pkm.engine.receive_shard import receive_rank
+from p2pkm.engine.run_job import play, report_to_root
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.signals import asked_to_stop
 from p2pkm.experiments.config import build_topology, parse_graph, parse_method
@@ -42,17 +42,19 @@ def worker_loop(world: World, tasks: Mapping[str, Callable[[World, dict[str, Any
 
 def _join(world: World, order: dict[str, Any], interrupted: Callable[[], int]) -> None:
     """Take part in a run of rank 0."""
-    experiment = RunOptions.from_mapping(json.loads(order["experiment"].tobytes()), "the experiment")
+    options = RunOptions.from_mapping(json.loads(order["experiment"].tobytes()), "the experiment")
     # Building the method imports its module, which registers the state classes that a checkpoint may contain.
-    algorithm = parse_method(experiment).build(experiment.draft_k)
+    algorithm = parse_method(options).build(options.draft_k)
+    part = world.scatter(None)
+    topology = _read_topology(order, options, algorithm)
+    run = build_run(algorithm, options, topology, None, arrays=order)
     try:
-        part = receive_part(world, order, world.scatter(None))
+        rank = receive_rank(run, world, order, part)
     except DataError:
         # Rank 0 raises the same error and reports it.
         return
-    topology = _read_topology(order, experiment, algorithm)
-    run = build_run(algorithm, experiment, topology, None, ranks=world.size, arrays=order)
-    run_for_root(run, replace(part, interrupted=interrupted), world)
+    del part
+    report_to_root(play(replace(rank, interrupted=interrupted)))
 
 
 def _read_topology(order: dict[str, Any], experiment: RunOptions, algorithm: Any) -> Any:

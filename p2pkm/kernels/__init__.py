@@ -5,11 +5,14 @@ This is the only package that imports numba.
 
 import os
 import sys
+import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from p2pkm.core.batch import Kernels
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.mpi_environment import check_threads, count_cores
+from p2pkm.core.mpi_environment import check_threads, count_cores, launched
 
 # Largest number of devices on a rank, and of points x clusters x features in total, for which the reference
 # implementation is faster than the import of numba: with several ranks, of which each would import numba,
@@ -18,8 +21,12 @@ _FEW, _SMALL = 2, 2_000_000
 _FEW_ALONE, _SMALL_ALONE = 16, 120_000
 # As long as the cache lacks compiled kernels: for which the reference implementation is faster than their compilation.
 _FEW_COLD, _SMALL_COLD = 256, 1_000_000
-# Work of the reference implementation in this process so far.
+# Processor seconds since the first run with the reference after which the import of numba pays, if kernels are
+# compiled: as much as it takes.
+_IMPORT = 1.5
+# Work of the reference implementation in this process so far, and processor time of the process before it.
 _plain_so_far = 0
+_plain_since: float | None = None
 # Types of points for which this process has used the compiled kernels.
 _compiled_types: set[str] = set()
 
@@ -46,11 +53,13 @@ def select_kernels(ranks: int, devices: int, work: int, dtype: str = "float64") 
     ExperimentError
         As in `load`.
     """
-    global _plain_so_far
+    global _plain_so_far, _plain_since
     is_single = ranks == 1
     is_ready = "numba" in sys.modules and (dtype == "float64" or dtype in _compiled_types)
     few, small, before = (_FEW_ALONE, _SMALL_ALONE, _plain_so_far) if is_single else (_FEW, _SMALL, 0)
     is_small = devices <= few and before + work <= small and not (is_single and is_ready)
+    if is_small and is_single and compiles() and not launched():
+        is_small = _stays_plain(dtype)
     # On several ranks rank 0 decides for all, see `p2pkm.engine.build_batch.choose_kernels`.
     if not is_small and is_single and dtype not in _compiled_types:
         is_small = starts_compilation(dtype) and is_faster_than_compilation(devices, before + work)
@@ -58,9 +67,26 @@ def select_kernels(ranks: int, devices: int, work: int, dtype: str = "float64") 
         from p2pkm.kernels import reference as plain
 
         _plain_so_far += work
+        if _plain_since is None:
+            _plain_since = time.process_time()
         return cast(Kernels, plain)
     _compiled_types.add(dtype)
     return load()
+
+
+def _stays_plain(dtype: str) -> bool:
+    """Return whether a small run uses the reference: the import does not pay yet, or the cache may lack kernels.
+
+    If it may, a second process looks, and compiles what it lacks.
+    """
+    from p2pkm.kernels.background import is_marked, start_compilation
+    from p2pkm.kernels.compile_time import tell_missing
+
+    if is_marked(dtype):
+        return _plain_since is None or time.process_time() - _plain_since < _IMPORT
+    if start_compilation(dtype, ahead=True):
+        tell_missing()
+    return True
 
 
 def is_faster_than_compilation(devices: int, work: int) -> bool:
@@ -78,10 +104,16 @@ def starts_compilation(dtype: str) -> bool:
     """
     if not compiles():
         return False
-    from p2pkm.kernels.background import are_cached, start_compilation
+    from p2pkm.kernels.background import are_cached, is_marked, start_compilation
+    from p2pkm.kernels.compile_time import tell_missing
 
+    if not launched() and "numba" not in sys.modules and not is_marked(dtype) and start_compilation(dtype, ahead=True):
+        # The second process looks, so that this one need not import numba.
+        tell_missing()
+        return True
     if is_missing := not are_cached(load(), _calls(dtype)):
         start_compilation(dtype, ahead=True)
+        tell_missing()
     return is_missing
 
 
@@ -138,20 +170,34 @@ def compile_ahead(dtype: str = "float64", *, lock: bool = True, backwards: bool 
     """
     if compiles():
         from contextlib import nullcontext
-        from pathlib import Path
 
-        from p2pkm.kernels.background import are_cached, start_compilation, stop_compilation
+        from p2pkm.kernels.background import are_cached, find_cache, mark_compiled, start_compilation, stop_compilation
         from p2pkm.kernels.cache_lock import lock_cache
 
         compiled: Any = load()
         calls = _calls(dtype)
-        with lock_cache(Path(str(compiled.entry("moments").stats.cache_path))) if lock else nullcontext():
-            if helped and count_cores() > 1 and not are_cached(compiled, calls):
+        is_complete = partial(are_cached, compiled, calls)
+        # Nobody waits for a process that compiles for others.
+        must_wait = lock and not is_complete()
+        with lock_cache(find_cache(compiled), is_needless=is_complete) if must_wait else nullcontext():
+            if helped and count_cores() > 1 and not is_complete():
                 start_compilation(dtype, ahead=False)
             for name, args in reversed(calls) if backwards else calls:
                 getattr(compiled, name)(*args)
         # What it still compiles, this process has compiled.
         stop_compilation()
+        if is_complete():
+            mark_compiled(compiled, dtype)
+
+
+def compile_for_later(dtype: str, goes_on: Callable[[], bool]) -> None:
+    """Compile the kernels that the cache lacks, one at a time on this cache, as long as `goes_on`, but at least one."""
+    if compiles():
+        from p2pkm.kernels.background import compile_missing, mark_compiled
+
+        compiled = load()
+        if compile_missing(compiled, _calls(dtype), goes_on):
+            mark_compiled(compiled, dtype)
 
 
 def _calls(dtype: str) -> list[tuple[str, tuple[Any, ...]]]:
@@ -198,5 +244,5 @@ def _calls(dtype: str) -> list[tuple[str, tuple[Any, ...]]]:
         ("evaluate_costs", (points, weights, offsets, neighbors, 2, centroids)),
         *[("losses", (values, weights, offsets, centroids)) for values in variants],
         ("integer_bits", (np.ones((2, 1, 1), np.int64),)),
-        ("gtvmin", (points, weights, offsets, centroids, centroids, *links, 1.0, 1, True, False, False)),
+        ("gtvmin", (points, weights, offsets, centroids, centroids, *links, weights, 1, True, False, False)),
     ]

@@ -3,64 +3,49 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
+from p2pkm.core.card import cards_of
 from p2pkm.core.plugins import METHODS as GROUP
 from p2pkm.core.plugins import extend
-from p2pkm.methods.published import accept_key
 
 _PACKAGE = "p2pkm."
 # Method without messages, which has neither a graph nor a server.
 ALONE = "local"
 
 
-class MethodEntry(NamedTuple):
-    """Location of a method.
-
-    Attributes
-    ----------
-    module : str
-        Module within the package `p2pkm`.
-    kind : str
-        Name of the class.
-    fixed : dict
-        Parameters that the name on the command line fixes.
-    """
-
-    module: str
-    kind: str
-    fixed: Mapping[str, Any] = {}
-
-
-METHODS: Mapping[str, MethodEntry] = {
-    "gtvmin": MethodEntry("methods.peer.gtvmin", "GTVMin"),
-    "treelloyd": MethodEntry("methods.tree.treelloyd", "TreeLloyd"),
-    "consensus": MethodEntry("methods.peer.consensus", "ConsensusLloyd"),
-    "pushsum": MethodEntry("methods.peer.pushsum", "PushSumLloyd"),
-    "tracking": MethodEntry("methods.peer.tracking", "TrackingLloyd"),
-    "private": MethodEntry("methods.peer.private", "Private"),
-    "admm": MethodEntry("methods.peer.admm", "ADMM"),
-    "gossip": MethodEntry("methods.peer.gossip", "GossipMatching"),
-    "dgc": MethodEntry("methods.peer.dgc", "DGC"),
-    "gossip-sum": MethodEntry("methods.peer.gossip_sum", "GossipSum"),
-    "epidemic": MethodEntry("methods.peer.epidemic", "Epidemic"),
-    "coreset": MethodEntry("methods.peer.coreset", "Coreset"),
-    "fedlloyd": MethodEntry("methods.server.fedlloyd", "FedLloyd"),
-    "dwfkm": MethodEntry("methods.server.dwfkm", "DWFKM"),
-    "fkm": MethodEntry("methods.server.fkm", "FKM"),
-    "kfed": MethodEntry("methods.server.kfed", "KFED"),
-    "fkmeanscb": MethodEntry("methods.server.fkmeanscb", "FKMeansCB"),
-    "feddp": MethodEntry("methods.server.feddp", "FedDPKMeans"),
-    "feca": MethodEntry("methods.server.feca", "FeCA"),
-    "ffcm1": MethodEntry("methods.server.ffcm", "FFCM", {"version": 1}),
-    "ffcm2": MethodEntry("methods.server.ffcm", "FFCM", {"version": 2}),
-    "mavg": MethodEntry("methods.server.mavg", "MAvg"),
-    "mufc": MethodEntry("methods.server.mufc", "MUFC"),
-    "central": MethodEntry("methods.server.centralized", "Central", {"method": "lloyd"}),
-    "cdkm": MethodEntry("methods.server.centralized", "Central", {"method": "cdkm"}),
-    "deepfeca": MethodEntry("deep.deepfeca", "DeepFeCA"),
-    "deepgossip": MethodEntry("deep.deepgossip", "DeepGossip"),
-    "local": MethodEntry("methods.peer.local_only", "LocalOnly"),
+# Names only, because completion of names on the command line must be fast without NumPy, which the classes import;
+# all other facts about a method stand in the `card` of its class. Names of one class fix some of its parameters.
+METHODS: Mapping[str, str] = {
+    "gtvmin": "methods.peer.gtvmin:GTVMin",
+    "treelloyd": "methods.tree.treelloyd:TreeLloyd",
+    "consensus": "methods.peer.consensus:ConsensusLloyd",
+    "pushsum": "methods.peer.pushsum:PushSumLloyd",
+    "tracking": "methods.peer.tracking:TrackingLloyd",
+    "private": "methods.peer.private:Private",
+    "admm": "methods.peer.admm:ADMM",
+    "gossip": "methods.peer.gossip:GossipMatching",
+    "dgc": "methods.peer.dgc:DGC",
+    "gossip-sum": "methods.peer.gossip_sum:GossipSum",
+    "epidemic": "methods.peer.epidemic:Epidemic",
+    "coreset": "methods.peer.coreset:Coreset",
+    "fedlloyd": "methods.server.fedlloyd:FedLloyd",
+    "ditto": "methods.server.ditto:Ditto",
+    "dwfkm": "methods.server.dwfkm:DWFKM",
+    "fkm": "methods.server.fkm:FKM",
+    "kfed": "methods.server.kfed:KFED",
+    "fkmeanscb": "methods.server.fkmeanscb:FKMeansCB",
+    "feddp": "methods.server.feddp:FedDPKMeans",
+    "feca": "methods.server.feca:FeCA",
+    "ffcm1": "methods.server.ffcm:FFCM",
+    "ffcm2": "methods.server.ffcm:FFCM",
+    "mavg": "methods.server.mavg:MAvg",
+    "mufc": "methods.server.mufc:MUFC",
+    "central": "methods.server.centralized:Central",
+    "cdkm": "methods.server.centralized:Central",
+    "deepfeca": "deep.deepfeca:DeepFeCA",
+    "deepgossip": "deep.deepgossip:DeepGossip",
+    "local": "methods.peer.local_only:LocalOnly",
 }
 
 
@@ -71,14 +56,20 @@ def find(name: str) -> Callable[..., Any]:
         from p2pkm.methods.declaration import check_declaration
 
         return check_declaration(extend(METHODS, GROUP, name)[name], name)
-    entry = METHODS[name]
-    kind: Callable[..., Any] = getattr(import_module(_PACKAGE + entry.module), entry.kind)
-    return partial(kind, **entry.fixed) if entry.fixed else kind
+    module, _, kind_name = METHODS[name].partition(":")
+    kind: Callable[..., Any] = getattr(import_module(_PACKAGE + module), kind_name)
+    fixed = next(card.fixed for card in cards_of(kind) if card.name == name)
+    return partial(kind, **fixed) if fixed else kind
 
 
 def with_link_weights() -> list[str]:
     """List the methods that use link weights, with their default parameters."""
     return [name for name in METHODS if find(name)(1).traits.link_weights]
+
+
+def with_guarantee() -> list[str]:
+    """List the methods that have a privacy guarantee."""
+    return [name for name in METHODS if find(name)(1).traits.guarantee]
 
 
 def suggest_methods(fits: Callable[[Any], bool]) -> str:
@@ -99,15 +90,9 @@ def suggest_methods(fits: Callable[[Any], bool]) -> str:
 
 
 def known(spec: str) -> dict[str, Callable[..., Any]]:
-    """Map all names to classes; only the class named at the beginning of `spec` is imported.
-
-    Methods with published values accept the key `defaults`, see `p2pkm.methods.published`.
-    """
+    """Map all names to classes; only the class named at the beginning of `spec` is imported."""
     key = spec.strip().partition(":")[0].replace("_", "-").lower()
-    return {
-        name: accept_key(name, find(name)) if name == key else partial(find, name)
-        for name in extend(METHODS, GROUP, spec)
-    }
+    return {name: find(name) if name == key else partial(find, name) for name in extend(METHODS, GROUP, spec)}
 
 
 def names() -> list[str]:

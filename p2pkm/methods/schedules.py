@@ -102,7 +102,14 @@ def deep_star(devices: Devices) -> Schedule:
     The clients send in the initial exchange.
     """
     hub = devices.ids == devices.server
-    return Schedule(~hub, lambda t: iter((hub, ~hub) * (t == 1) + (~hub, hub, ~hub, hub, ~hub)), length=7)
+    clients = ~hub
+
+    def turns(number: int) -> Iterator[Mask]:
+        if number == 1:
+            yield from (hub, clients)
+        yield from (clients, hub, clients, hub, clients)
+
+    return Schedule(clients, turns, length=7)
 
 
 def _jacobi_of(devices: Devices, colors: Integers, turns: str) -> Schedule:

@@ -79,7 +79,8 @@ def distance_to_neighbors(result: Result) -> Floats:
     n, k, _ = result.centroids.shape
     topology = result.topology
     lost = _list_excluded(result)
-    without = topology.degrees[[*lost, *[topology.hub] * (topology.hub >= 0)]].sum()
+    left_out = [*lost, topology.hub] if topology.hub >= 0 else [*lost]
+    without = topology.degrees[left_out].sum()
     if len(topology.indices) // 2 - without > _PAIRS:
         return np.full(n, np.nan)
     source = topology.sources

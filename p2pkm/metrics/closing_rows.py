@@ -8,7 +8,7 @@ from typing import Any
 
 from p2pkm.core.termination import STOPPED
 from p2pkm.core.units import count, format_number, format_value
-from p2pkm.metrics.milestones import OF_CENTRAL, is_worse, write_rounds
+from p2pkm.metrics.milestones import OF_CENTRAL, loses_quality, write_rounds
 
 Summary = Mapping[str, Any]
 Row = tuple[str, str]
@@ -30,7 +30,11 @@ DESCENTS = {
 _COUPLING_SOURCES = {
     "given": "as given",
     "usual": "default for this number of devices",
-    "auto": "smallest value with little sampling noise on this graph",
+    "strong": "smallest value with little sampling noise on this graph",
+    "auto": "chosen by leave-one-out likelihood",
+    "bayes": "estimated from differences between neighbors",
+    "links": "estimated from differences between neighbors, with a weight for each link",
+    # Of results of earlier versions.
     "rehearsal": "calibrated on local sums",
 }
 # Within 10 % of 1, four decimals show an excess of 0.01 %; farther away, four significant digits are enough.
@@ -59,12 +63,16 @@ def list_warnings(summary: Summary) -> list[str]:
     if summary.get("stream") is not None:
         return []
     warnings = []
+    best = summary["ratio_best"]
+    has_decreased = loses_quality(summary)
     if summary["termination"] == "round-limit":
-        warnings.append(f"not converged in {count(summary['rounds'], 'round')}: increase --rounds")
-    ratio, best = summary["ratio_mean"], summary["ratio_best"]
-    if is_worse(ratio, best):
+        # A method whose quality decreased, such as one that alternates, is not improved by more rounds.
+        advice = "" if has_decreased else ": increase --rounds"
+        warnings.append(f"not converged in {count(summary['rounds'], 'round')}{advice}")
+    if has_decreased:
         place = f"round {summary['ratio_best_round']} of {summary['ratio_best_stage']}"
-        warnings.append(f"quality decreased after {place}: cost ratio {format_ratio(best)} then")
+        what = "quality" if summary.get("test_points") is None else "quality of one clustering for all"
+        warnings.append(f"{what} decreased after {place}: cost ratio {format_ratio(best)} then")
     return warnings
 
 
@@ -77,7 +85,47 @@ def format_quality(summary: Summary) -> Row:
     if ratio is None:
         return NO_ROW
     spread = "" if worst is None else f"; worst {format_ratio(worst)}"
-    return format_ratio(ratio), f"mean of devices{spread} (central k-means = 1)"
+    return format_ratio(ratio), _of_common(summary, f"mean of devices{spread} (central k-means = 1)")
+
+
+def format_ari(summary: Summary) -> Row:
+    """Format the adjusted Rand index of all points."""
+    return format_value(summary["ari"]), _of_common(summary, "agreement with true labels (1 = perfect)")
+
+
+def _of_common(summary: Summary, meaning: str) -> str:
+    """Name the question that a row answers, if other rows answer another one."""
+    return meaning if summary.get("test_points") is None else f"one clustering for all: {meaning}"
+
+
+def format_test_cost(summary: Summary) -> Row:
+    """Format the cost of test points beside a common clustering and each device alone."""
+    if summary["test_cost"] is None:
+        return NO_ROW
+    question = "a clustering for each device"
+    common, alone = summary["test_ratio_common"], summary["test_ratio_alone"]
+    if common is None or alone is None:
+        return format_value(summary["test_cost"]), f"{question}: mean squared distance of its test points"
+    scale = "common = 1"
+    for name, ratio in (("each alone", alone), ("true centers", summary["test_ratio_centers"])):
+        if ratio:
+            scale += f", {name} = {format_ratio(common / ratio)}"
+    worst = summary["test_ratio_worst"]
+    ending = "" if worst is None else f", at worst {format_ratio(worst)} times the better one"
+    better = f"better than both at {100 * summary['test_better']:.0f} % of devices{ending}"
+    return format_ratio(common), f"{question}: its test points ({scale}); {better}"
+
+
+def format_test_ari(summary: Summary) -> Row:
+    """Format the adjusted Rand index of test points at devices and over all devices."""
+    of_devices, of_all = summary["test_ari"], summary["test_ari_all"]
+    if of_devices is None:
+        return NO_ROW
+    if summary["no_correspondence"]:
+        over_all = f"none over all, because the method {summary['no_correspondence']}"
+    else:
+        over_all = f"{format_value(of_all)} over all devices together"
+    return format_value(of_devices), f"a clustering for each device: mean of devices; {over_all}"
 
 
 def format_worst(summary: Summary) -> Row:
@@ -98,7 +146,7 @@ def format_silhouettes(summary: Summary) -> Row:
 def format_quality_loss(summary: Summary) -> Row:
     """Format the lowest mean cost ratio if quality decreased after it."""
     ratio, best = summary["ratio_mean"], summary["ratio_best"]
-    if not is_worse(ratio, best):
+    if not loses_quality(summary):
         return NO_ROW
     place = f"round {summary['ratio_best_round']} of {summary['ratio_best_stage']}"
     return format_ratio(best), f"in {place}; quality decreased afterwards: cost ratio raised {_change(best, ratio)}"
@@ -172,6 +220,8 @@ def format_k(summary: Summary) -> Row:
 def format_coupling(summary: Summary) -> Row:
     """Format the coupling and its source."""
     source = _COUPLING_SOURCES.get(summary["coupling_choice"], "")
+    if summary["coupling_choice"] == "auto":
+        source += f": {summary['coupling_chosen']}"
     return format_value(summary["coupling"]), f"link strength without unit; {source}"
 
 
@@ -189,7 +239,7 @@ def format_messages(summary: Summary) -> Row:
     messages, size, encoded = summary["messages"], summary["bytes"], summary["wire_bytes"]
     if not messages:
         return format_value(messages), "nothing was sent"
-    plain = f"{format_size(size)} at 8 bytes per value"
+    plain = f"{format_size(size)} plain, 8 bytes per value"
     has_encoding = encoded is not None and encoded != size
     return format_value(messages), f"{format_size(encoded)} encoded ({plain})" if has_encoding else plain
 
@@ -206,6 +256,16 @@ def format_integers(summary: Summary) -> Row:
     if summary["quantize"] is not None:
         return str(summary["quantize"]), "messages are integer differences"
     return NO_ROW if summary["coupling"] is None else ("none", "messages are real numbers of 8 bytes")
+
+
+def format_compression(summary: Summary) -> Row:
+    """Format the choice of the numbers that are sent, and their share."""
+    sent = summary["numbers_sent"]
+    if summary["compress"] is None:
+        return NO_ROW
+    if sent is None:
+        return str(summary["compress"]), "no message was sent"
+    return str(summary["compress"]), f"{100 * sent:.3g} % of the numbers of all tables were sent"
 
 
 def format_time(summary: Summary) -> Row:
@@ -226,6 +286,8 @@ def format_rejected(summary: Summary) -> Row:
 def format_rounds(summary: Summary) -> Row:
     """Format the rounds of the method, the reason for the end, and the rounds of the initialization."""
     reason = TERMINATIONS.get(summary["termination"], str(summary["termination"]))
+    if summary.get("failure") and summary["termination"] not in STOPPED:
+        reason = "ended without centroids at some devices, see the first line"
     is_private = summary["epsilon"] is not None
     if is_private and summary["termination"] == "converged":
         reason = "all sums are complete"
@@ -266,10 +328,8 @@ def format_descent(summary: Summary) -> Row:
 
 
 def format_disclosed(summary: Summary) -> Row:
-    """Format the number of local points that were sent unchanged, with the option that prevents it."""
-    disclosed = summary["raw_points_disclosed"]
-    advice = " (see p2pkm help min-cluster-size)" if disclosed and summary["epsilon"] is None else ""
-    return format_value(disclosed), f"local points sent unchanged{advice}"
+    """Format the number of local points that were sent unchanged; a note names their devices and what helps."""
+    return format_value(summary["raw_points_disclosed"]), "local points sent unchanged"
 
 
 def format_privacy(summary: Summary) -> Row:

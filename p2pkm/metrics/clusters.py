@@ -9,7 +9,8 @@ from p2pkm.core.batch import Floats, Integers, Mask
 from p2pkm.core.brief import short_repr
 from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
-from p2pkm.core.sorting import find_distinct
+from p2pkm.core.messages import expand_ranges
+from p2pkm.core.sorting import blocks, find_distinct
 from p2pkm.metrics.clustering import pair_one_to_one
 
 if TYPE_CHECKING:
@@ -97,12 +98,12 @@ class Clusters(NamedTuple):
         >>> result = p2pkm.simulate(p2pkm.ConsensusLloyd(2), topologies.path(2), shards)
         >>> result.clusters.table()[["device", "points", "feature 0 median", "feature 1 share"]].round(2)
           device  points  feature 0 median  feature 1 share
-        0    all       3              72.0             0.00
-        1      0       0               NaN              NaN
-        2      1       3              72.0             0.00
-        3    all       3              34.0             0.67
-        4      0       2              32.0             0.50
-        5      1       1              38.0             1.00
+        0    all       3              34.0             0.67
+        1      0       2              32.0             0.50
+        2      1       1              38.0             1.00
+        3    all       3              72.0             0.00
+        4      0       0               NaN              NaN
+        5      1       3              72.0             0.00
         """
         import pandas as pd
 
@@ -258,6 +259,92 @@ def number_clusters(centroids: Floats, reference: Floats) -> Integers:
         for i in np.flatnonzero(~is_matched):
             numbers[first + i] = _match(costs[i], goal, k)
     return numbers
+
+
+def number_along_links(centroids: Floats, first: int, indptr: Integers, indices: Integers) -> Integers:
+    """Assign cluster numbers to the centroids of every device by those of its neighbors, int64[n, k].
+
+    Row c of device `first` has number c. Device after device, in the order of hops from it, rows are matched one to
+    one with those of the neighbors that are nearer to it: the matching with the smallest sum of mean squared distances
+    to the rows that these neighbors call c. So where centroids differ between devices, numbers agree along the links,
+    also if the centroids of distant devices are nearer to those of other clusters. In another component, the first
+    device is matched with device `first`. Rows without a partner get the remaining numbers in ascending order.
+
+    Parameters
+    ----------
+    centroids : float64[n, k, d]
+        Models of the devices; absent centroids are +inf.
+    first : int
+        Device that defines the numbers.
+    indptr, indices : int64[n + 1], int64[e]
+        Links ``indptr[i]:indptr[i + 1]`` of device i lead to `indices`.
+    """
+    n, k, _ = centroids.shape
+    numbers = np.tile(np.arange(k), (n, 1))
+    source = np.repeat(np.arange(n), np.diff(indptr))
+    if (centroids == centroids[first]).all() or _agree(centroids, source, indices):
+        return numbers
+    is_numbered = np.zeros(n, np.bool_)
+    roots, turn = iter([first, *range(n)]), np.zeros(0, np.int64)
+    while True:
+        if not len(turn):
+            root = next((i for i in roots if not is_numbered[i]), None)
+            if root is None:
+                return numbers
+            turn = np.array([root])
+            numbers[turn] = number_clusters(centroids[turn], centroids[first]) if root != first else np.arange(k)
+        is_numbered[turn] = True
+        edges = expand_ranges(indptr[turn], indptr[turn + 1] - indptr[turn])
+        turn = find_distinct(indices[edges][~is_numbered[indices[edges]]])
+        for block in blocks(len(turn), k * k * max(1, len(indices) // n)):
+            _number_by_neighbors(centroids, numbers, turn[block], is_numbered, (indptr, indices))
+
+
+def _agree(centroids: Floats, source: Integers, target: Integers) -> bool:
+    """Check whether row c of every device is the nearest one to row c of each of its neighbors, for all c."""
+    k = centroids.shape[1]
+    if not (centroids[:, :, 0] < np.inf).all():
+        return False
+    for block in blocks(len(source), k * k):
+        ends = centroids[source[block]], centroids[target[block]]
+        squared = np.zeros((len(ends[0]), k, k))
+        for feature in range(centroids.shape[2]):
+            squared += (ends[0][:, :, None, feature] - ends[1][:, None, :, feature]) ** 2
+        if (squared.argmin(axis=2) != np.arange(k)).any():
+            return False
+    return True
+
+
+def _number_by_neighbors(
+    centroids: Floats, numbers: Integers, turn: Integers, is_numbered: Mask, links: tuple[Integers, Integers]
+) -> None:
+    """Assign numbers to the centroids of the devices in `turn` by those of numbered neighbors."""
+    indptr, indices = links
+    degrees = indptr[turn + 1] - indptr[turn]
+    place = np.repeat(np.arange(len(turn)), degrees)
+    neighbors = indices[expand_ranges(indptr[turn], degrees)]
+    place, neighbors = place[is_numbered[neighbors]], neighbors[is_numbered[neighbors]]
+    k, d = centroids.shape[1:]
+    named = arrange(centroids[neighbors], numbers[neighbors])
+    is_present = named[:, :, 0] < np.inf
+    # Absent rows are +inf; the difference of two of them is NaN.
+    named = np.where(is_present[:, :, None], named, 0.0)
+    costs, known = np.zeros((len(turn), k, k)), np.zeros((len(turn), k), np.int64)
+    own = centroids[turn][place]
+    squared = np.zeros((len(place), k, k))
+    for feature in range(d):
+        squared += (own[:, :, None, feature] - named[:, None, :, feature]) ** 2
+    # In the order of the neighbors.
+    np.add.at(costs, place, np.where(is_present[:, None], squared, 0.0))
+    np.add.at(known, place, is_present)
+    costs = np.where(known[:, None] > 0, costs / np.maximum(known, 1)[:, None], np.inf)
+    nearest = costs.argmin(axis=2)
+    # As in `number_clusters`: distinct nearest rows are the optimal matching.
+    is_matched = (np.sort(nearest, axis=1) == np.arange(k)).all(axis=1) & (costs < np.inf).all(axis=(1, 2))
+    numbers[turn[is_matched]] = nearest[is_matched]
+    for i in np.flatnonzero(~is_matched):
+        goal = np.flatnonzero(known[i])
+        numbers[turn[i]] = _match(costs[i][:, goal], goal, k) if len(goal) else np.arange(k)
 
 
 def _compare(centroids: Floats, reference: Floats) -> Floats:

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Search, Stream, cluster
-from p2pkm.core.cache import digest, memoize_in_study
+from p2pkm.core.cache import memoize_in_study
+from p2pkm.core.digest import digest
 from p2pkm.core.messages import expand_ranges
 from p2pkm.core.sorting import find_runs, offsets_of
 from p2pkm.data.shards import Shards
@@ -178,7 +179,8 @@ class CostEvaluator:
         if n <= count:
             return self._scored
         note = f"ratio and scores are over a sample of {count} of {n} devices"
-        self.notes += [note] * (note not in self.notes)
+        if note not in self.notes:
+            self.notes.append(note)
         return self._scored[draw_stratified(n, count, self._devices.shared_key, 1)]
 
     def _gather_models(self, models: Floats, chosen: Integers) -> Floats:

@@ -6,16 +6,13 @@ from typing import Any
 import numpy as np
 
 from p2pkm.core.batch import Integers
-from p2pkm.core.sorting import find_distinct, sum_by
-from p2pkm.core.units import count
+from p2pkm.core.sorting import sum_by
 from p2pkm.metrics.result import Disclosed, Exposure, Result
 from p2pkm.network.graph import Topology
 from p2pkm.network.ledger import Traffic
 
 # Note of runs that only count the disclosed points.
 UNRECORDED = "disclosed.csv is not written: there are more than 1 million pairs of a point and a neighbor of its device"
-# Points per cluster below which a device is small: tables of official statistics often hide cells below 5.
-_FEW = 5
 # Smallest --min-cluster-size that keeps single points out of messages.
 _SUPPRESSED = 2
 # Largest number of devices that the note names.
@@ -65,12 +62,9 @@ def add_disclosed(result: Result, arrays: dict[str, Any] | None, *, suppressible
     if not len(disclosed.device):
         return replace(result, disclosed=disclosed)
     advice = ""
-    few = find_distinct(disclosed.device)
-    few = few[sizes[few] < _FEW * result.centroids.shape[1]]
-    if len(few) and suppressible and (result.summary["min_cluster_size"] or 0) < _SUPPRESSED:
-        has = f"{count(len(few), 'of these devices', '')} {'has' if len(few) == 1 else 'have'}"
-        advice = f"; {has} fewer than {_FEW} points per cluster, use --min-cluster-size {_SUPPRESSED}"
-    note = f"disclosed points: {_name_disclosing(disclosed, topology, sizes)}{advice}; disclosed.csv names all rows"
+    if suppressible and (result.summary["min_cluster_size"] or 0) < _SUPPRESSED:
+        advice = f"; --min-cluster-size {_SUPPRESSED} suppresses clusters of one point"
+    note = f"disclosed points: {_name_disclosing(disclosed, topology, sizes)}; disclosed.csv names all rows{advice}"
     return replace(result, disclosed=disclosed, notes=[*result.notes, note])
 
 

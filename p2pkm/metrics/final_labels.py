@@ -73,7 +73,7 @@ class Moments(NamedTuple):
 
 def collect_labels(
     devices: Devices, gathering: Gathering, shards: Shards, n_classes: int, centroids: Floats,
-    through: Floats | None = None,
+    through: Floats | None = None, penalties: Floats | None = None,
 ) -> tuple[Census | None, Integers | None]:  # fmt: skip
     """Label all points and gather labels and statistics, identical on all ranks that receive the result.
 
@@ -91,6 +91,8 @@ def collect_labels(
         Models of this rank's devices.
     through : float64[n, q, d], optional
         Intermediate rows by which points are labeled, see `p2pkm.core.chunks.label`.
+    penalties : float64[n, k], optional
+        Penalties of the labels, see the same.
 
     Returns
     -------
@@ -107,7 +109,7 @@ def collect_labels(
     large = max(m, devices.total * centroids.shape[1]) * devices.d > _PROFILED
     moments = None if large else Moments.none(*centroids.shape)
     labels, class_counts, scores_of_devices = _score(
-        devices, known, n_classes, (centroids, through), moments, keep=is_labeled(m)
+        devices, known, n_classes, (centroids, through, penalties), moments, keep=is_labeled(m)
     )
     names: tuple[Any, Any, Any] = (None, None, None)
     if labels is not None:
@@ -131,7 +133,7 @@ def _score(
     devices: Devices,
     known: NDArray[Any] | None,
     n_classes: int,
-    rows: tuple[Floats, Floats | None],
+    rows: tuple[Floats, Floats | None, Floats | None],
     moments: Moments | None,
     *,
     keep: bool,
@@ -140,8 +142,8 @@ def _score(
 
     Parameters
     ----------
-    rows : (float64[n, k, d], float64[n, q, d] or None)
-        Centroids, and the intermediate rows by which points are labeled.
+    rows : (float64[n, k, d], float64[n, q, d] or None, float64[n, k] or None)
+        Centroids, the intermediate rows by which points are labeled, and the penalties of the labels.
     moments : Moments or None
         Moments to which the points of the clusters are added.
 

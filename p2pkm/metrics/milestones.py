@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from p2pkm.methods.init.accept_test import AcceptTest
+from p2pkm.methods.tree.local_steps import LocalSteps
 
 Record = dict[str, Any]
+# Stages after the method; results of earlier versions may have an acceptance test.
+_AFTER = (LocalSteps.name, "accept-test")
 # Relative distance to the final ratio, or to central k-means, at which a milestone is reached.
 _NEAR = 0.01
 # Relative increase over the lowest ratio up to which a ratio is not worse.
@@ -34,9 +36,9 @@ def accumulate_rounds(records: Iterable[Record]) -> list[list[Any]]:
     return steps
 
 
-def exclude_acceptance_test(records: list[Record]) -> list[Record]:
-    """Return the records without those of the acceptance test, which follows the method."""
-    return [record for record in records if record["stage"] != AcceptTest.name]
+def exclude_stages_after(records: list[Record]) -> list[Record]:
+    """Return the records without those of the stages after the method."""
+    return [record for record in records if record["stage"] not in _AFTER]
 
 
 def find_milestones(records: list[Record]) -> Record:
@@ -58,7 +60,7 @@ def find_milestones(records: list[Record]) -> Record:
     """
     steps = accumulate_rounds(records)
     final = steps[-1][2] if steps else None
-    method = exclude_acceptance_test(records)
+    method = exclude_stages_after(records)
     # Rounds before the method.
     start = accumulate_rounds(method)[-1][0] - method[-1]["round"] if method else 0
     same = [step[2] is not None and final is not None and abs(step[2] - final) <= _NEAR * abs(final) for step in steps]
@@ -89,6 +91,33 @@ def find_best(records: Iterable[Record]) -> Record:
 def is_worse(ratio: float | None, best: float | None) -> bool:
     """Return whether a final mean ratio exceeds the best one of its run by more than 0.01 %."""
     return ratio is not None and best is not None and ratio > (1 + _WORSE) * best
+
+
+def is_personal(figures: Mapping[str, Any]) -> bool:
+    """Return whether the devices of a run have centroids of their own, so that the cost ratio is no measure of quality.
+
+    They suit the test points of each device better than a common clustering, or come from a coupling that was estimated
+    from the differences between devices. A higher cost ratio, which is about one clustering for all, is then no loss.
+
+    Parameters
+    ----------
+    figures : mapping
+        Metrics of a run, or means over runs.
+    """
+    test_ratio = figures.get("test_ratio_common")
+    chosen = figures.get("coupling_chosen") or ""
+    return (test_ratio is not None and test_ratio < 1) or "bayes" in chosen or "links" in chosen
+
+
+def loses_quality(figures: Mapping[str, Any]) -> bool:
+    """Return whether the quality of a run decreased before its end; never if `is_personal`.
+
+    Parameters
+    ----------
+    figures : mapping
+        Metrics of a run, or means over runs.
+    """
+    return not is_personal(figures) and is_worse(figures.get("ratio_mean"), figures.get("ratio_best"))
 
 
 def write_rounds(figures: Mapping[str, Any], goal: str = "", form: str = "") -> str:

@@ -15,7 +15,7 @@ from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.chunks import label
 from p2pkm.core.sorting import blocks, find_distinct
 from p2pkm.core.states import optional
-from p2pkm.core.traits import MethodTraits
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.metrics.clustering import ari
 from p2pkm.metrics.cost_ratio import CostEvaluator, CostRatios
@@ -112,7 +112,7 @@ class Monitor:
         self._measured: tuple[NDArray[np.uint8], Floats] | None = None
         # Method of the last record, and its traits.
         self._algorithm: Any = None
-        self._traits = MethodTraits()
+        self._traits = MethodTraits(message_content=MessageContent.OTHER)
         # Whether points have changed since the last record, and since the baselines were computed.
         self._changed = self._unpriced = False
 
@@ -366,13 +366,16 @@ class Monitor:
         sums[:, 2] = devices.indptr[1:] - devices.indptr[:-1]
         objective = algorithm.objective
         if objective is not None:
-            variation = objective.variation(devices, tables, senders)
+            variation = objective.variation(devices, tables, senders, state)
             # Freed early, here and below: with millions of devices each array takes gigabytes.
             del tables
             gtv = self.gtv if variation is None else variation
             self._add_up(objective.penalties(state, devices, gtv), sums[:, 1])
             del variation, gtv
             self._add_up(objective.link_alpha(devices, state), sums[:, 2])
+            terms = objective.add_terms(state, devices)
+            if terms is not None:
+                sums[:, 1] += terms
         return sums
 
     def _measure_rounding(self, centroids: Floats, alpha: Floats, weights: Floats) -> Floats:

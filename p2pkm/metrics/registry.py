@@ -4,7 +4,10 @@ A metric that can be computed from the finished run is one function and one entr
 engine supply the others, under the key of the entry.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Flag, auto
 from functools import partial
@@ -12,11 +15,15 @@ from typing import Any, Literal
 
 import numpy as np
 
+from p2pkm.core.array_tree import read_only
 from p2pkm.core.batch import Floats
+from p2pkm.core.errors import ContractError, ExperimentError
+from p2pkm.core.program_function import is_function, name_function
 from p2pkm.core.sorting import sum_by
 from p2pkm.core.units import format_value
 from p2pkm.metrics import closing_rows as rows
 from p2pkm.metrics.alignment import distance_to_central, distance_to_neighbors
+from p2pkm.metrics.clustering import ari
 from p2pkm.metrics.milestones import MILESTONES, OF_CENTRAL, never_reached, write_rounds
 from p2pkm.metrics.result import Result
 from p2pkm.metrics.stream_figures import bytes_per_round, mean_excess, worst_excess
@@ -35,7 +42,7 @@ class ShownIn(Flag):
     COMPARISON = auto()
     # Paired differences of a comparison.
     PAIRED = auto()
-    # Column of the table that `sweep` prints.
+    # Column of the table that `study` prints.
     SWEEP = auto()
     # Mean, standard deviation and worst value over --seeds.
     SEEDS = auto()
@@ -49,10 +56,18 @@ class ShownIn(Flag):
 
 EVERYWHERE = ~(ShownIn.PATH | ShownIn.CARD | ShownIn.MAP)
 _MEANS = ShownIn.STUDY | ShownIn.MEANS
-_BYTES_LEGEND = "kB: 8 bytes for each value; kB encoded: messages as sent"
+_BYTES_LEGEND = "kB plain: 8 bytes for each value; kB encoded: messages as encoded, which is what the links carry"
 _MILESTONES_LEGEND = (
     "to own 1 %, to central 1 %: rounds of the method until the cost ratio stays within 1 % of its final value, or of "
     "central k-means; in parentheses, all rounds including the initialization"
+)
+_WORST_LEGEND = (
+    "ratio: cost divided by that of central k-means, mean of devices and seeds; worst: that of the worst device in any "
+    "seed"
+)
+_TESTS_LEGEND = (
+    "ratio, ARI: one clustering for all devices; test: a clustering for each device, cost of its test points over that "
+    "of a common clustering, of the device alone and of its true centers"
 )
 
 
@@ -123,6 +138,11 @@ class Metric:
     level: Literal["default", "option", "verbose"] = "option"
     row_label: str = ""
 
+    def __post_init__(self) -> None:
+        """Reject an unknown direction."""
+        if self.better not in ("", "lower", "higher"):
+            raise ContractError(f"better of metric {self.key} is {self.better!r}; expected 'lower', 'higher' or ''")
+
     @property
     def column(self) -> str:
         """Title of the column in printed tables."""
@@ -190,6 +210,52 @@ def _find_worst_silhouette(result: Result) -> str | None:
     return None if means is None else result.topology.label(int(np.nanargmin(means)))
 
 
+def _read_personal(name: str, result: Result) -> Floats | None:
+    """Return scores of each device on its test points, float64[n]; None if they are not known for any device."""
+    values = None if result.personal is None else getattr(result.personal, name)
+    return None if values is None or np.isnan(values).all() else values
+
+
+def _divide_personal(name: str, result: Result) -> float | None:
+    """Divide the summed cost of test points by that of other centroids, see `PersonalScores.divide_by`."""
+    return None if result.personal is None else result.personal.divide_by(getattr(result.personal, name))
+
+
+def _compare_personal(result: Result) -> Floats | None:
+    """Divide the test cost of each device by the better one of common clustering and device alone, float64[n]."""
+    ratios = None if result.personal is None else result.personal.compare()
+    return None if ratios is None or np.isnan(ratios).all() else ratios
+
+
+def _count_better(result: Result) -> float | None:
+    """Compute the share of devices with a lower test cost than the common clustering and the device alone have."""
+    return None if result.personal is None else result.personal.share_better
+
+
+def _count_tests(result: Result) -> int | None:
+    """Count the test points of all devices."""
+    return None if result.personal is None else int(result.personal.sizes.sum())
+
+
+def _count_tested(result: Result) -> int | None:
+    """Count the devices whose test cost is known."""
+    return None if result.personal is None else int(np.count_nonzero(~np.isnan(result.personal.cost)))
+
+
+def _score_all_tests(result: Result) -> float | None:
+    """Compute the adjusted Rand index of the test points of all devices together, by common cluster numbers."""
+    if result.personal is None or result.summary.get("no_correspondence"):
+        return None
+    table = result.personal.tabulate(result.cluster_numbers)
+    score = np.nan if table is None else float(ari(table))
+    return None if np.isnan(score) else score
+
+
+def _average(values: Floats) -> float:
+    """Average in the order of the devices."""
+    return float(np.cumsum(values)[-1]) / len(values)
+
+
 _NONE = ShownIn(0)
 _CLOSING = ShownIn.CLOSING
 # Values of `needs`.
@@ -203,6 +269,7 @@ _LINK_MODEL = "`--link-model`"
 _SILHOUETTE = "`--silhouette`"
 _GTVMIN = "GTVMin"
 _PRIVATE = "`private` or `feddp`"
+_TESTS = "test points (`--test-share`)"
 _TO_FINAL = "until the mean cost ratio stays within 1 % of its final value"
 _TO_CENTRAL = "until the mean cost ratio stays within 1 % of central k-means"
 # Groups and levels of rows of the summary table.
@@ -246,13 +313,19 @@ METRICS: tuple[Metric, ...] = (
     Metric("data", "data", "source of the points", tables=_NONE),
     Metric("partition", "partition", "assignment of points to devices", tables=_NONE),
     Metric("init", "initialization", "initialization of the centroids", tables=_NONE),
-    Metric("coupling", "coupling", "link strength without unit: weight of the differences between neighbors",
+    Metric("coupling", "coupling",
+           "link strength without unit: weight of the differences between neighbors; mean of devices that differ in it",
            needs=_GTVMIN, tables=_CLOSING, row=rows.format_coupling, **_SETUP),
-    Metric("coupling_choice", "choice of the coupling", "source of the coupling: given, usual, auto or rehearsal",
+    Metric("coupling_choice", "choice of the coupling", "source of the coupling: given, usual, or the name of a choice",
            needs=_GTVMIN, tables=_NONE),
+    Metric("coupling_chosen", "chosen coupling",
+           "what was chosen or estimated: strong, bayes or links, with shares or without; strong where nothing can be "
+           "estimated; with the number of components if these differ", needs="`coupling=auto`, `bayes` or `links`",
+           tables=ShownIn.STUDY),
     Metric("alpha", "alpha", "link strength in the objective, in units of point weight", needs=_GTVMIN, tables=_NONE),
     Metric("schedule", "schedule", "order in which devices update", tables=_NONE),
-    Metric("relaxation", "relaxation", "relaxation factor of the centroid update", needs=_GTVMIN, tables=_NONE),
+    Metric("relaxation", "relaxation", "relaxation factor of the centroid update, if devices have the same",
+           needs=_GTVMIN, tables=_NONE),
     Metric("local_steps", "local steps", "Lloyd iterations per turn", tables=_NONE),
     Metric("seed", "seed", "random seed", tables=_NONE),
     # quality
@@ -287,8 +360,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("objective", "objective", "cost of all devices and the penalties of all links", "squared distance",
            needs=_OBJECTIVE, better="lower", tables=ShownIn.SEEDS | ShownIn.PATH),
     Metric("ari", "ARI against true labels", "agreement with true labels (1 = perfect)", needs=_LABELS,
-           better="higher", title="ARI", form=".3f", tables=EVERYWHERE | ShownIn.PATH | ShownIn.CARD, row_label="ARI",
-           **_QUALITY | _DEFAULT),
+           better="higher", title="ARI", form=".3f", tables=EVERYWHERE | ShownIn.PATH | ShownIn.CARD,
+           row=rows.format_ari, row_label="ARI", **_QUALITY | _DEFAULT),
     Metric("nmi", "NMI against true labels", "normalized mutual information, mean of devices (1 = perfect)",
            needs=_LABELS, better="higher", tables=_NONE),
     Metric("purity", "purity", "share of points in the majority class of their cluster, mean of devices",
@@ -315,6 +388,58 @@ METRICS: tuple[Metric, ...] = (
            tables=_NONE),
     Metric("loss_global", "cost ratio at the server", "points labeled by the nearest server centroid", needs=_SERVER,
            better="lower", tables=_NONE),
+    Metric("test_points", "test points", "points that no stage of the run has seen", unit="points", needs=_TESTS,
+           tables=_CLOSING, compute=_count_tests, **_QUALITY),
+    Metric("test_devices", "devices with a test cost", "devices with test points and centroids", unit="devices",
+           needs=_TESTS, tables=_CLOSING, compute=_count_tested, **_QUALITY),
+    Metric("test_cost", "test cost",
+           "mean squared distance of the test points of a device to its nearest centroid, mean of devices",
+           "squared distance", per_device=True, needs=_TESTS, better="lower", tables=ShownIn.STUDY,
+           compute=partial(_read_personal, "cost"), reduce=_average),
+    Metric("test_cost_common", "test cost of a common clustering",
+           "the same with the centroids of central k-means on all other points", "squared distance", per_device=True,
+           needs=_TESTS, better="lower", tables=ShownIn.STUDY, compute=partial(_read_personal, "common"),
+           reduce=_average),
+    Metric("test_cost_alone", "test cost of devices alone",
+           "the same with k-means on the other points of the device, best of ten", "squared distance",
+           per_device=True, needs=_TESTS, better="lower", tables=ShownIn.STUDY,
+           compute=partial(_read_personal, "alone"), reduce=_average),
+    Metric("test_cost_centers", "test cost of the true centers", "the same with the true centers of the device",
+           "squared distance", per_device=True, needs="test points and known centers", better="lower",
+           tables=ShownIn.STUDY, compute=partial(_read_personal, "centers"), reduce=_average),
+    Metric("test_ratio_common", "test cost over common",
+           "summed test costs of the devices divided by those of a common clustering", needs=_TESTS, better="lower",
+           title="test/common", form=".4f",
+           tables=_MEANS | _CLOSING | ShownIn.COMPARISON | ShownIn.SWEEP | ShownIn.PAIRED,
+           compute=partial(_divide_personal, "common"), row=rows.format_test_cost, row_label="test cost",
+           **_QUALITY | _OPTION),
+    Metric("test_ratio_alone", "test cost over alone",
+           "summed test costs of the devices divided by those of the devices alone", needs=_TESTS, better="lower",
+           title="test/alone", form=".4f", tables=_MEANS | ShownIn.COMPARISON | ShownIn.SWEEP,
+           compute=partial(_divide_personal, "alone")),
+    Metric("test_ratio_centers", "test cost over true centers",
+           "summed test costs of the devices divided by those of their true centers",
+           needs="test points and known centers", better="lower", title="test/true", form=".4f",
+           tables=_MEANS | ShownIn.COMPARISON | ShownIn.SWEEP, compute=partial(_divide_personal, "centers")),
+    Metric("test_ratio_worst", "test cost, worst device",
+           "largest test cost of a device over the lower one of the common clustering and the device alone",
+           per_device=True, needs=_TESTS, better="lower", form=".4f", over_runs=np.max, tables=_MEANS,
+           compute=_compare_personal, reduce=np.max),
+    Metric("test_better", "devices better than both",
+           "share of the devices with a lower test cost than a common clustering and the device alone", needs=_TESTS,
+           better="higher", form=".3f", tables=_MEANS, compute=_count_better),
+    Metric("test_ari", "test ARI",
+           "agreement of the labels of the test points of a device with true labels, mean of devices (1 = perfect)",
+           per_device=True, needs="test points and true labels", better="higher", form=".3f",
+           tables=_MEANS | _CLOSING | ShownIn.COMPARISON | ShownIn.SWEEP, compute=partial(_read_personal, "ari"),
+           reduce=_average, row=rows.format_test_ari, **_QUALITY | _OPTION),
+    Metric("test_ari_all", "test ARI over all",
+           "the same for the test points of all devices together, with the cluster numbers that neighbors share",
+           needs="test points and true labels", better="higher", form=".3f",
+           tables=_MEANS | ShownIn.COMPARISON | ShownIn.SWEEP, compute=_score_all_tests),
+    Metric("no_correspondence", "no common cluster numbers",
+           "reason why cluster c need not be the same cluster at all devices; null if it is",
+           needs="a method or a graph without common numbers", tables=_NONE),
     Metric("gtv", "disagreement", "total variation between neighbors (0 = consensus)", "squared distance",
            better="lower", title="GTV", tables=_CLOSING | ShownIn.STUDY | ShownIn.PATH, **_QUALITY),
     Metric("consensus_distance", "distance to consensus",
@@ -341,16 +466,21 @@ METRICS: tuple[Metric, ...] = (
     Metric("messages", "messages", "over all links, including initialization", unit="messages", better="lower",
            form=".0f", tables=_MEANS | _CLOSING | ShownIn.COMPARISON | ShownIn.PATH | ShownIn.CARD,
            row=rows.format_messages, **_TRAFFIC | _DEFAULT),
-    Metric("bytes", "bytes", "8 for each value that was sent", unit="bytes", better="lower", title="kB", form=".1f",
+    Metric("bytes", "plain bytes", "8 for each value that was sent, before any encoding", unit="bytes", better="lower",
+           title="kB plain", form=".1f",
            scale=1000, tables=EVERYWHERE | ShownIn.PATH | ShownIn.CARD, **_TRAFFIC),
     Metric("wire_bytes", "encoded bytes", "after encoding, whole bytes per message", unit="bytes", better="lower",
            title="kB encoded", form=".1f", scale=1000,
            tables=_MEANS | _CLOSING | ShownIn.COMPARISON | ShownIn.SWEEP, row=rows.format_wire, **_TRAFFIC),
     Metric("quantize", "encoding", "integer encoding of the messages; null for real numbers", tables=_CLOSING,
            row=rows.format_integers, **_TRAFFIC),
-    Metric("bytes_busiest", "bytes of the busiest device",
-           "largest number of bytes that a device or the server sent and received", unit="bytes", per_device=True,
-           better="lower", title="kB busiest", form=".1f", scale=1000, compute=_count_bytes, reduce=np.max,
+    Metric("compress", "compression", "choice of the numbers of a table that are sent", needs="`--compress`",
+           tables=_CLOSING, row=rows.format_compression, **_TRAFFIC | _OPTION),
+    Metric("numbers_sent", "numbers sent", "share of the numbers of all tables that were sent, without positions",
+           needs="`--compress`", better="lower", tables=ShownIn.STUDY, **_TRAFFIC | _OPTION),
+    Metric("bytes_busiest", "plain bytes of the busiest device",
+           "largest number of plain bytes that a device or the server sent and received", unit="bytes", per_device=True,
+           better="lower", title="kB plain, busiest", form=".1f", scale=1000, compute=_count_bytes, reduce=np.max,
            tables=_MEANS | ShownIn.COMPARISON | ShownIn.PAIRED),
     Metric("wire_bytes_busiest", "encoded bytes of the busiest device",
            "largest number of encoded bytes that a device or the server sent and received", unit="bytes",
@@ -374,6 +504,8 @@ METRICS: tuple[Metric, ...] = (
            **_TRAFFIC | _DEFAULT),
     Metric("termination", "termination", "reason for the end of the run",
            tables=ShownIn.STUDY | ShownIn.PATH | ShownIn.CARD),
+    Metric("failure", "failure", "devices with points that ended without centroids, and what would help; None if they "
+           "are at most a tenth", tables=_NONE),
     Metric("rounds_before", "initialization rounds", "rounds of all stages before the method; their messages count",
            unit="rounds", tables=_CLOSING, row=rows.format_before, **_TRAFFIC),
     Metric("method_rounds_to_1pct", "rounds to final 1 %", f"rounds of the method {_TO_FINAL}", unit="rounds",
@@ -389,10 +521,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("rounds_to_1pct_of_central", "rounds to central 1 %, with initialization",
            f"rounds of all stages {_TO_CENTRAL}", unit="rounds", needs=_CENTRAL, better="lower",
            tables=_MEANS | ShownIn.MAP),
-    Metric("bytes_to_1pct", "bytes to final 1 %", f"bytes of all stages {_TO_FINAL}", unit="bytes", needs=_CENTRAL,
-           better="lower", title="kB to own 1 %", form=".1f", scale=1000, tables=_MEANS | ShownIn.COMPARISON),
-    Metric("bytes_to_1pct_of_central", "bytes to central 1 %", f"bytes of all stages {_TO_CENTRAL}", unit="bytes",
-           needs=_CENTRAL, better="lower", title="kB to central 1 %", form=".1f", scale=1000,
+    Metric("bytes_to_1pct", "plain bytes to final 1 %", f"plain bytes of all stages {_TO_FINAL}", unit="bytes",
+           needs=_CENTRAL, better="lower", title="kB plain to own 1 %", form=".1f", scale=1000,
+           tables=_MEANS | ShownIn.COMPARISON),
+    Metric("bytes_to_1pct_of_central", "plain bytes to central 1 %", f"plain bytes of all stages {_TO_CENTRAL}",
+           unit="bytes", needs=_CENTRAL, better="lower", title="kB plain to central 1 %", form=".1f", scale=1000,
            tables=_MEANS | ShownIn.COMPARISON),
     Metric("seconds_to_1pct", "time to final 1 %", f"simulated time of all stages {_TO_FINAL}", "s",
            needs=_LINK_MODEL, better="lower", title="s to own 1 %",
@@ -475,7 +608,7 @@ METRICS: tuple[Metric, ...] = (
            better="lower", form=".4f", over_runs=np.max, compute=worst_excess, tables=_MEANS | _CLOSING,
            **_QUALITY | _OPTION),
     Metric("stream_bytes_per_round", "encoded bytes per round", "of the method, without initialization", unit="bytes",
-           needs=_STREAM, better="lower", title="kB per round", form=".1f", scale=1000, compute=bytes_per_round,
+           needs=_STREAM, better="lower", title="kB encoded per round", form=".1f", scale=1000, compute=bytes_per_round,
            tables=_MEANS | _CLOSING, **_TRAFFIC | _OPTION),
     # what identifies it
     Metric("centroids_sha256", "hash of the centroids", "SHA-256 of the final centroids of all devices",
@@ -486,14 +619,65 @@ METRICS: tuple[Metric, ...] = (
 )  # fmt: skip
 
 
+_requested: ContextVar[tuple[Metric, ...]] = ContextVar("requested metrics", default=())
+
+
+@contextmanager
+def request(metrics: Iterable[Metric]) -> Iterator[None]:
+    """Add metrics to `METRICS` for the runs and tables inside the context, in place of those of an outer context."""
+    token = _requested.set(tuple(metrics))
+    try:
+        yield
+    finally:
+        _requested.reset(token)
+
+
+def list_metrics() -> tuple[Metric, ...]:
+    """List all metrics, with those of the context, see `request`."""
+    return (*METRICS, *_requested.get())
+
+
+def read_metrics(value: Any, where: str) -> tuple[Metric, ...]:
+    """Read metrics that a program requests: a function of the result, a `Metric`, or a list of them.
+
+    A function is a metric of its name, one number, a text or None for a run, explained by the first line of its
+    docstring. It has no direction, so paired differences leave it out.
+
+    Raises
+    ------
+    ExperimentError
+        If a value is none of these, or two metrics have one key.
+    """
+    metrics = list[Metric]()
+    for given in value if isinstance(value, (list, tuple)) else [value]:
+        metric = given
+        if is_function(given):
+            key = name_function(given)
+            meaning = (inspect.getdoc(given) or f"of the function {key}").partition("\n")[0]
+            metric = Metric(key, key.replace("_", " "), meaning, compute=given, tables=EVERYWHERE & ~ShownIn.PAIRED)
+        if not isinstance(metric, Metric) or metric.compute is None:
+            raise ExperimentError(
+                f"{where} contains {given!r}; expected functions of the p2pkm.Result, or p2pkm.metrics.registry.Metric "
+                "with compute=function"
+            )
+        if metric.key in (known.key for known in (*METRICS, *metrics)):
+            raise ExperimentError(f"{where} contains {metric.key!r}, which exists already. Use another name")
+        if not metric.key.isidentifier():
+            raise ExperimentError(
+                f"{where} contains a function called {metric.key}; expected a name for the column. Use def, not lambda"
+            )
+        metrics.append(metric)
+    return tuple(metrics)
+
+
 def summary_keys() -> list[str]:
     """List the keys of a summary, in order."""
-    return [metric.key for metric in METRICS]
+    return [metric.key for metric in list_metrics()]
 
 
 def metrics_shown_in(table: ShownIn) -> list[Metric]:
     """List the metrics that an output shows, in order."""
-    return [metric for metric in METRICS if table in metric.tables]
+    return [metric for metric in list_metrics() if table in metric.tables]
 
 
 def keys(table: ShownIn) -> list[str]:
@@ -503,7 +687,7 @@ def keys(table: ShownIn) -> list[str]:
 
 def find(key: str) -> Metric:
     """Return the metric of a key; for other columns, such as options, a metric with the key as its label."""
-    matches = (metric for metric in METRICS if metric.key == key)
+    matches = (metric for metric in list_metrics() if metric.key == key)
     return next(matches, Metric(key, key.replace("_", " "), "", tables=_NONE))
 
 
@@ -519,18 +703,95 @@ def columns(table: ShownIn, means: Sequence[Mapping[str, Any]]) -> list[Metric]:
 def write_legend(metrics: Sequence[Metric]) -> list[str]:
     """Write the lines below a printed table that explain its columns."""
     shown = {metric.key for metric in metrics}
-    return [_BYTES_LEGEND] * ("wire_bytes" in shown) + [_MILESTONES_LEGEND] * bool(shown & {*MILESTONES})
+    legends = (
+        ({"wire_bytes"}, _BYTES_LEGEND),
+        ({"ratio_worst"}, _WORST_LEGEND),
+        ({*MILESTONES}, _MILESTONES_LEGEND),
+        ({"test_ratio_common"}, _TESTS_LEGEND),
+    )
+    return [text for keys_explained, text in legends if shown & keys_explained]
+
+
+def compute_value(metric: Metric, result: Result) -> Any:
+    """Compute a metric and validate its value.
+
+    Returns
+    -------
+    float64[n] or float64[n + 1]
+        With `per_device`: a value for each device, or for each device and the server. NaN: unknown.
+    int, float, str, list or None
+        Otherwise; NaN is None, unknown.
+
+    Raises
+    ------
+    ContractError
+        If the value has another shape or type.
+    """
+    assert metric.compute is not None
+    value = metric.compute(result)
+    if value is None:
+        return None
+    where = f"compute of metric {metric.key}"
+    n, total = len(result.centroids), result.ledger.devices
+    if metric.per_device:
+        array = np.asarray(value)
+        if array.ndim != 1 or len(array) not in (n, total) or not np.issubdtype(array.dtype, np.number):
+            raise ContractError(
+                f"{where} returned {_describe_value(value)}; expected float64[{n}], one number for each device (NaN: "
+                "unknown), because per_device=True"
+            )
+        return array
+    if isinstance(value, np.ndarray) and value.ndim:
+        raise ContractError(
+            f"{where} returned {_describe_value(value)}; expected one number, a text or None. For one value of each "
+            f"device, {n} here, declare per_device=True; otherwise return for example float(values.mean())"
+        )
+    value = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
+    # JSON has no NaN.
+    return None if isinstance(value, float) and np.isnan(value) else value
+
+
+def _describe_value(value: Any) -> str:
+    """Describe type and shape of a value, for errors."""
+    shape = np.shape(value)
+    return (
+        f"an array of {np.asarray(value).dtype} and shape {shape}" if shape else f"the {type(value).__name__} {value}"
+    )
+
+
+def check_keys() -> None:
+    """Reject two metrics of one key: one would replace the other.
+
+    Raises
+    ------
+    ContractError
+        If a key occurs twice.
+    """
+    listed = summary_keys()
+    if len(set(listed)) < len(listed):
+        twice = next(key for number, key in enumerate(listed) if key in listed[:number])
+        raise ContractError(f"the key {twice!r} belongs to two metrics. Give the new one another key")
 
 
 def measure(result: Result) -> tuple[dict[str, Any], dict[str, Floats]]:
     """Compute the metrics that follow from a finished run: values of the summary, and values of all devices."""
+    check_keys()
     summary, devices = dict[str, Any](), dict[str, Floats]()
-    for metric in METRICS:
+    for metric in list_metrics():
         if metric.compute is None:
             continue
-        value = metric.compute(result)
+        try:
+            with read_only(vars(result)):
+                value = compute_value(metric, result)
+        except ValueError as error:
+            if "read-only" not in str(error):
+                raise
+            raise ContractError(
+                f"compute of metric {metric.key} wrote into the result, whose arrays are read-only: {error}. Change a "
+                "copy, such as result.centroids.copy()"
+            ) from error
         if metric.per_device and value is not None:
-            devices[metric.key] = value = np.asarray(value)
+            devices[metric.key] = value
             known = value[~np.isnan(value)]
             value = metric.reduce(known) if len(known) else None
         summary[metric.key] = value.item() if isinstance(value, np.generic) else value

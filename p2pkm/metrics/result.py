@@ -12,12 +12,14 @@ import numpy as np
 
 from p2pkm.core.batch import Floats, Integers, Mask
 from p2pkm.core.brief import short_repr
+from p2pkm.core.chunks import add_penalties, widen
 from p2pkm.core.errors import DataError
 from p2pkm.core.late_binding import call
-from p2pkm.core.validation import as_points, check_magnitude, check_near, match_features, name_features
+from p2pkm.core.validation import as_floats, as_points, check_magnitude, check_near, match_features, name_features
 from p2pkm.data.identifiers import are_numbers
+from p2pkm.data.shards import unweighted
 from p2pkm.kernels.reference import losses as price_losses
-from p2pkm.metrics.clusters import Clusters, arrange, number_clusters
+from p2pkm.metrics.clusters import Clusters, arrange, number_along_links, number_clusters
 from p2pkm.network.graph import LARGE, Topology
 from p2pkm.network.ledger import Traffic
 
@@ -29,11 +31,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from p2pkm.data.schema import Schema
+    from p2pkm.metrics.personal import PersonalScores
     from p2pkm.metrics.replay_frames import Frames
     from topologies import CSRGraph
 
 _IN_REPR = ("algorithm", "graph", "devices", "clusters", "rounds", "termination", "ratio_mean", "messages", "bytes",
-         "wire_bytes")  # fmt: skip
+         "wire_bytes", "failure")  # fmt: skip
 # Largest number of names in a message.
 _NAMES = 10
 # Values up to this share of the shift are rounding errors of 0 that was scaled, averaged and scaled back.
@@ -119,6 +122,33 @@ class Disclosed(NamedTuple):
         device, receiver = ([self.names[i] for i in ids.tolist()] for ids in (self.device, self.receiver))
         return {"device": device, "row": self.row.tolist(), "to": receiver, "stage": self.stage.tolist(),
                 "round": self.round.tolist(), "turn": self.turn.tolist()}  # fmt: skip
+
+
+class NewLinks(NamedTuple):
+    """What the links of a device that joins after a run need, see `Result.adapt`.
+
+    Attributes
+    ----------
+    strength : float64[n]
+        Strength alpha of a new link of weight 1 to each device: the mean over its links, or over all links for a device
+        without.
+    by_degree : bool[n]
+        Whether it is that for a new device with one link, and is divided by the root of the number of its links.
+    unit : float
+        Mean weight of a point.
+    noise, prior : float64[n] or None
+        Noise s2 and strength of the prior of the shares of clusters; None without shares. NaN at devices that have
+        chosen none.
+    """
+
+    strength: Floats
+    by_degree: Mask
+    unit: float
+    noise: Floats | None = None
+    prior: Floats | None = None
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 class HashChain(NamedTuple):
@@ -277,6 +307,16 @@ class Result:
         Columns that were copied from the table, in the order of `labels`.
     times : dict of str to float
         Simulated seconds on further link models, which a study requests; they are not saved.
+    personal : PersonalScores or None
+        Scores of each device on its test points; None without. `save` keeps those in `devices`.
+    link_weights : float64[e] or None
+        `gtvmin` with ``coupling="links"``: weight of each edge of the topology in the objective, equal in both
+        directions, 1 for a usual difference between its ends. None for other runs.
+    label_penalties : float64[n, k] or None
+        `gtvmin` with ``shares=True``: penalty of each cluster of a device, which labels and `predict` add to the
+        squared distance of a point to its centroid. None for other runs.
+    new_links : NewLinks or None
+        `gtvmin` with its usual update, on a graph with links: strength of links for `adapt`. None for other runs.
 
     Examples
     --------
@@ -317,6 +357,10 @@ class Result:
     schema: "Schema | None" = None
     copied: dict[str, Any] | None = None
     times: dict[str, float] = field(default_factory=dict)
+    personal: "PersonalScores | None" = None
+    link_weights: Floats | None = None
+    label_penalties: Floats | None = None
+    new_links: NewLinks | None = None
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -329,14 +373,22 @@ class Result:
         return call("learned", self)
 
     @cached_property
-    def clusters(self) -> Clusters:
-        """Clusters of all devices with a common numbering, in units of the data.
+    def cluster_numbers(self) -> Integers:
+        """Cluster number of each centroid of each device, int64[n, k]: cluster c is the one that neighbors call c.
 
-        The numbers are those of the device with the lowest pooled cost, `best`; the centroids of all other devices are
-        matched with its centroids one to one.
+        The numbers are those of the device with the lowest pooled cost, `best`, and go from neighbor to neighbor; see
+        `p2pkm.metrics.clusters.number_along_links`. With a server, devices are matched with `best`.
         """
+        topology = self.topology
+        if topology.hub >= 0:
+            return number_clusters(self.centroids, self.centroids[self.best])
+        return number_along_links(self.centroids, self.best, topology.indptr, topology.indices)
+
+    @cached_property
+    def clusters(self) -> Clusters:
+        """Clusters of all devices with a common numbering, `cluster_numbers`, in units of the data."""
         census = self.census
-        number = number_clusters(self.centroids, self.centroids[self.best])
+        number = self.cluster_numbers
         means = None if census.cluster_means is None else arrange(self._unscale(census.cluster_means), number)
         widths = census.cluster_deviations
         if widths is not None and self.scaling is not None:
@@ -394,10 +446,15 @@ class Result:
         """Return the server's centroids, numbered as in `clusters`, in units of the data; None without a server."""
         if self.server_centroids is None:
             return None
-        rows = np.full((1, max(len(self.server_centroids), self.centroids.shape[1]), self.centroids.shape[2]), np.inf)
-        rows[0, : len(self.server_centroids)] = self.server_centroids
-        ordered = arrange(rows, number_clusters(rows, self.centroids[self.best]))[0]
+        ordered = self._number_server_rows(self.server_centroids)
         return ordered if self.scaling is None else scale_back(ordered, *(part[-1] for part in self.scaling))
+
+    def _number_server_rows(self, centroids: Floats) -> Floats:
+        """Sort the server's centroids by cluster number, float64[k, d]."""
+        rows = np.full((1, max(len(centroids), self.centroids.shape[1]), self.centroids.shape[2]), np.inf)
+        rows[0, : len(centroids)] = centroids
+        ordered: Floats = arrange(rows, number_clusters(rows, self.centroids[self.best]))[0]
+        return ordered
 
     def _unscale(self, rows: Floats) -> Floats:
         """Convert rows[n, k, d] of all devices to units of the data."""
@@ -429,10 +486,11 @@ class Result:
         X: Any,  # noqa: N803 - scikit-learn's name
         device: int | str | None = None,
         *,
+        neighbors: Any = None,
         check_ranges: bool = True,
         **form: Any,
     ) -> Integers:
-        """Find the nearest centroid of each point, int64[m].
+        """Find the nearest centroid of each point, int64[m], or with shares of clusters the most probable one.
 
         Parameters
         ----------
@@ -443,17 +501,21 @@ class Result:
         device : int or str, optional
             Number (from 0) or name of the device whose centroids are used. If all names are numbers, such as site
             codes, a number is a name. None: the device with the lowest pooled cost.
+        neighbors : sequence of int or str, or mapping, optional
+            The points are those of a device that was not in the run, whose neighbors these devices are: its centroids
+            are those of `adapt` for all points. Labels are then numbered as in `clusters`.
         check_ranges : bool
             Whether to reject a column of a table whose median is far outside of the range in the run.
         **form
             Options that describe the table instead of its columns, if they differ from those of the run: `na`,
-            `decimal`, `thousands`, `separator`, `encoding`, `sheet` and `header` of `p2pkm.read_table`.
+            `decimal`, `thousands`, `separator`, `encoding`, `sheet`, `header` and `dates` of
+            `p2pkm.read_table`.
 
         Raises
         ------
         DataError
             If the points do not match the features or are not finite, or the device does not exist or is without
-            centroids.
+            centroids; with `neighbors` as in `adapt`.
 
         Examples
         --------
@@ -466,30 +528,211 @@ class Result:
         >>> bool(first != second)
         True
         """
-        chosen = self.best if device is None else self.find_device(device)
+        if device is not None and neighbors is not None:
+            raise DataError(
+                f"device={device!r} and neighbors cannot be combined: neighbors are those of a device that was not in "
+                "the run. Remove one of them"
+            )
         table = self._read_rows(X, check_ranges, form)
         if table is not None:
             complete = ~np.isnan(table).any(axis=1)
             labels = np.full(len(table), -1)
-            labels[complete] = self.predict(table[complete], device)
+            labels[complete] = self.predict(table[complete], device, neighbors=neighbors)
             return labels
-        points = match_features(X, None if self.derived else self.features)
-        points = check_magnitude(as_points(points, empty=True), "X")
-        centroids = self.centroids[chosen]
+        points = self._check_points(X)
         if not len(points):
             return np.zeros(0, np.int64)
-        if points.shape[1] != centroids.shape[1]:
-            raise DataError(f"X has shape {points.shape}; expected (m, {centroids.shape[1]})")
-        if self.scaling is not None:
-            points = check_magnitude(
-                (points - self.scaling[0][chosen]) / self.scaling[1][chosen], "X, scaled as in the run,"
-            )
+        if neighbors is None:
+            chosen = self.best if device is None else self.find_device(device)
+            points, centroids = self._scale(points, chosen), self.centroids[chosen]
+            penalties = None if self.label_penalties is None else self.label_penalties[chosen]
+        else:
+            chosen, points, centroids, penalties = self._adapt(points, unweighted(len(points)), neighbors)
         real = centroids[:, 0] < np.inf
         if not real.any():
-            raise DataError(f"device {chosen} has 0 centroids; expected at least one. Choose another device")
+            remedy = "Choose another device"
+            if not (self.centroids < np.inf).any():
+                remedy = f"Repeat the run: {self.summary.get('failure') or 'no device has a centroid'}"
+            raise DataError(f"device {self.topology.label(chosen)} has 0 centroids; expected at least one. {remedy}")
         check_near(points, centroids[real], "X and the centroids")
-        _, labels = price_losses(points, np.ones(len(points)), np.array([0, len(points)]), centroids[None])
+        sets = centroids[None]
+        if penalties is not None:
+            points, sets = widen(points), add_penalties(sets, penalties[None])
+        _, labels = price_losses(points, np.ones(len(points)), np.array([0, len(points)]), sets)
         return labels
+
+    def adapt(
+        self, X: Any, neighbors: Any = None, *, weights: Any = None, check_ranges: bool = True, **form: Any  # noqa: N803
+    ) -> Floats:  # fmt: skip
+        """Compute the centroids of a device that was not in the run, float64[k, d], without a new run.
+
+        The centroids of all other devices are fixed. For `gtvmin` the device starts from the mean of its neighbors'
+        centroids and repeats the update of the method, Lloyd's assignment with the pulls of its neighbors and, with
+        ``shares=True``, with its shares of the clusters, until its centroids stay. Other methods have an answer only if
+        the result has one clustering for all devices, or for the group or component of the neighbors: this one.
+
+        Parameters
+        ----------
+        X : array_like of float64[m, d], DataFrame, pyarrow.Table, str or Path
+            Points of the device, in units of the data, as in `predict`.
+        neighbors : sequence of int or str, or mapping of these to float
+            Numbers or names of the devices to which the new device has links; a mapping gives the weights of the links,
+            which are 1 otherwise. Methods with one clustering for all devices do not need them.
+        weights : array_like of float[m], optional
+            Weight of each point; None: 1.
+        check_ranges, **form
+            As in `predict`.
+
+        Returns
+        -------
+        float64[k, d]
+            In units of the data; row c is cluster c of `clusters`, and +inf if no neighbor has it.
+
+        Raises
+        ------
+        DataError
+            If points or weights do not match the run, a neighbor does not exist or is without centroids, or the method
+            has neither one clustering nor an update for a new device.
+
+        Notes
+        -----
+        The strength alpha of a new link follows from the run. With `alpha`, ``coupling="bayes"`` and ``"links"`` it is
+        the mean strength of the links that the neighbor has in the run. With another coupling this mean is taken before
+        the division by the root of the product of the degrees, and is divided by that of the number of neighbors and
+        the degree of the neighbor in the run. Both are multiplied by the weight of the new link; with ``"links"`` it
+        stands for the estimated weight, too.
+
+        A device that was in the run and has converged gets its own centroids for its own points and neighbors, as far
+        as the start leads there: the objective has several minima.
+
+        Examples
+        --------
+        >>> import p2pkm
+        >>> import topologies
+        >>> shards = p2pkm.Shards.from_list([[[0.0], [9.0]], [[1.0], [8.0]], [[0.0], [8.0]]])
+        >>> result = p2pkm.simulate(p2pkm.GTVMin(2, coupling=1.0), topologies.ring(3), shards)
+        >>> sorted(result.adapt([[2.0], [11.0]], neighbors=[0, 2]).round(1).ravel().tolist())
+        [0.8, 9.3]
+        """
+        table = self._read_rows(X, check_ranges, form)
+        if table is not None and np.isnan(table).any():
+            row = int(np.flatnonzero(np.isnan(table).any(axis=1))[0])
+            raise DataError(f"row {row} of X has a missing value; expected complete rows. Remove these rows")
+        points = self._check_points(X if table is None else table)
+        chosen, _, centroids, _ = self._adapt(points, _check_weights(weights, len(points)), neighbors)
+        if self.scaling is None:
+            return centroids
+        return scale_back(centroids, *(part[chosen] for part in self.scaling))
+
+    def _check_points(self, X: Any) -> Floats:  # noqa: N803 - as in `predict`
+        """Check points in units of the data, float64[m, d]."""
+        ordered = match_features(X, None if self.derived else self.features)
+        points: Floats = as_points(ordered, empty=True).astype(np.float64, copy=False)
+        check_magnitude(points, "X")
+        d = self.centroids.shape[2]
+        if len(points) and points.shape[1] != d:
+            raise DataError(f"X has shape {points.shape}; expected (m, {d})")
+        return points
+
+    def _scale(self, points: Floats, device: int) -> Floats:
+        """Scale points as the device has scaled its own."""
+        if self.scaling is None:
+            return points
+        shift, span = (part[device] for part in self.scaling)
+        scaled: Floats = (points - shift) / span
+        check_magnitude(scaled, "X, scaled as in the run,")
+        return scaled
+
+    def _adapt(self, points: Floats, weights: Floats, neighbors: Any) -> tuple[int, Floats, Floats, Floats | None]:
+        """Compute the centroids of a new device in scaled units, in the order of cluster numbers.
+
+        Returns
+        -------
+        like : int
+            Device whose scaling the new device has.
+        points : float64[m, d]
+            Scaled points.
+        centroids : float64[k, d]
+        penalties : float64[k] or None
+            Penalties of the labels; None without shares.
+        """
+        if not len(points):
+            raise DataError("X has 0 points; expected at least one point of the new device")
+        ids, link_weights = self._find_neighbors(neighbors)
+        links, topology = self.new_links, self.topology
+        if links is None:
+            like, centroids = self._find_common(ids)
+            return like, self._scale(points, like), centroids, None
+        if not len(ids):
+            raise DataError(
+                f"neighbors is {neighbors!r}, but the centroids of {self.summary['algorithm']} depend on those of the "
+                "neighbors; expected at least one device. Use neighbors=[0, 1], numbers or names of devices of the run"
+            )
+        for i in ids.tolist():
+            if not (self.centroids[i] < np.inf).any():
+                raise DataError(
+                    f"neighbor {topology.label(i)} has 0 centroids; expected at least one. Choose another neighbor"
+                )
+        from p2pkm.metrics.adaptation import Pull, adapt_device
+
+        like, numbers = int(ids[0]), self.cluster_numbers[ids]
+        alpha = links.strength[ids] * link_weights
+        alpha = np.where(links.by_degree[ids], alpha / np.sqrt(len(ids)), alpha)
+        noise, prior = (np.nan if part is None else float(part[like]) for part in (links.noise, links.prior))
+        pull = Pull(
+            arrange(self.centroids[ids], numbers), alpha, noise, prior, links.unit,
+            int(self.summary.get("min_cluster_size") or 0),
+        )  # fmt: skip
+        points = self._scale(points, like)
+        check_near(points, pull.tables[pull.tables[:, :, 0] < np.inf], "X and the centroids")
+        return like, points, *adapt_device(points, weights, pull)
+
+    def _find_neighbors(self, neighbors: Any) -> tuple[Integers, Floats]:
+        """Return numbers of the neighbors of a new device, int64[q], ascending, and the weights of its links."""
+        if neighbors is None:
+            neighbors = ()
+        listed = (neighbors,) if isinstance(neighbors, (str, Integral)) else tuple(neighbors)
+        ids = np.array([self.find_device(neighbor, "neighbor") for neighbor in listed], np.int64)
+        if len(set(ids.tolist())) < len(ids):
+            raise DataError(
+                f"neighbors contain a device twice: {list(listed)!r}; expected each device once. Remove one"
+            )
+        values = [neighbors[name] for name in listed] if isinstance(neighbors, Mapping) else np.ones(len(ids))
+        weights = as_floats(values, "weights of the links")
+        if weights.shape != ids.shape or not (np.isfinite(weights) & (weights > 0.0)).all():
+            raise DataError(
+                f"weights of the links are {list(values)!r}; expected one positive number for each neighbor"
+            )
+        order = np.argsort(ids)
+        return ids[order], weights[order]
+
+    def _find_common(self, ids: Integers) -> tuple[int, Floats]:
+        """Find the clustering that all devices of a result share, or those of the groups of the neighbors.
+
+        Returns
+        -------
+        device : int
+            A device with these centroids.
+        centroids : float64[k, d]
+            In the order of cluster numbers.
+        """
+        if self.server_centroids is not None:
+            return self.best, self._number_server_rows(self.server_centroids)
+        groups = self.topology.components[: len(self.centroids)] if self.groups is None else self.groups
+        alike = np.isin(groups, groups[ids]) if len(ids) else np.ones(len(groups), np.bool_)
+        like = int(ids[0]) if len(ids) else self.best
+        tables = self.centroids[alike[: len(self.centroids)]]
+        if not (tables < np.inf).any():
+            raise DataError("no device has a centroid; expected at least one. Repeat the run")
+        if (tables == self.centroids[like]).all():
+            return like, arrange(self.centroids[like][None], self.cluster_numbers[like][None])[0]
+        name = self.summary["algorithm"]
+        raise DataError(
+            f"{name} gives the devices different centroids, and this result does not contain an update for a new "
+            "device; expected one clustering for all devices, or gtvmin with its usual update (without robust, "
+            "normalize_losses, matching=optimal, update=as-printed and star_term=false) on a graph with links. Repeat "
+            "the run with --algorithm gtvmin, or with --algorithm treelloyd"
+        )
 
     def _read_rows(self, X: Any, check_ranges: bool, form: dict[str, Any]) -> Any:  # noqa: N803 - as in `predict`
         """Read a file, or a table with the columns of the table of the run, float64[m, d]; None: X contains points."""
@@ -507,8 +750,8 @@ class Result:
         schema = self.schema or Schema.of_features(self.feature_names)
         return read_new_rows(X, schema, check_ranges=check_ranges, form=form).points
 
-    def find_device(self, device: int | str) -> int:
-        """Return the number of a device given by number or name."""
+    def find_device(self, device: int | str, what: str = "device") -> int:
+        """Return the number of a device given by number or name; `what` is its name in messages."""
         n = len(self.centroids)
         names = (self.topology.names or ())[: len(self.centroids)]
         codes = bool(names) and are_numbers(np.array(names, object))
@@ -517,7 +760,7 @@ class Result:
         number = int(device) if isinstance(device, Integral) and not codes else -1
         if isinstance(device, bool) or not 0 <= number < n:
             named = f", or one of {', '.join(map(repr, names[:_NAMES]))}{', ...' * (n > _NAMES)}" if names else ""
-            raise DataError(f"device is {device!r}; expected 0 to {n - 1}{named}")
+            raise DataError(f"{what} is {device!r}; expected 0 to {n - 1}{named}")
         return number
 
     def save(self, path: "str | Path") -> "Path":
@@ -550,7 +793,7 @@ class Result:
 
         Attributes of nodes: ``name`` (if devices have names), ``x`` and ``y`` (if nodes have coordinates), ``points``,
         ``loss`` (local cost), ``sent_bytes`` and ``received_bytes``. Attributes of edges: ``weight``, ``gtv``,
-        ``messages`` and ``bytes`` of both directions.
+        ``messages`` and ``bytes`` of both directions, and ``estimated_weight`` if weights of links were estimated.
         """
         graph, (nodes, edges) = self._build_networkx(), self.list_graph()
         for i, figures in enumerate(nodes):
@@ -583,6 +826,12 @@ class Result:
             edge["gtv"] = gtv
             edge["messages"] = edge.get("messages", 0) + messages
             edge["bytes"] = edge.get("bytes", 0) + volume
+        if self.link_weights is not None:
+            estimated = zip(
+                topology.sources.tolist(), topology.indices.tolist(), self.link_weights.tolist(), strict=True
+            )
+            for i, j, weight in estimated:
+                edges[min(i, j), max(i, j)]["estimated_weight"] = weight
         return nodes, edges
 
     def __repr__(self) -> str:
@@ -596,6 +845,16 @@ class Result:
 
     def _repr_html_(self) -> str:
         return str(call("card", self))
+
+
+def _check_weights(weights: Any, m: int) -> Floats:
+    """Check the weights of m points, float64[m]; None: all are 1."""
+    if weights is None:
+        return unweighted(m)
+    values = as_floats(weights, "weights")
+    if values.shape != (m,) or not (np.isfinite(values) & (values >= 0.0)).all():
+        raise DataError(f"weights have shape {values.shape}; expected ({m},) finite numbers of at least 0")
+    return np.ascontiguousarray(values)
 
 
 def scale_back(rows: Floats, shift: Floats, span: Floats) -> Floats:

@@ -9,19 +9,22 @@ import numpy as np
 
 from p2pkm.core.allocator import trim_if_large
 from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.errors import ContractError
 from p2pkm.core.messages import RaggedArray
+from p2pkm.core.protocols import Objective
 from p2pkm.core.sorting import blocks, narrow
 from p2pkm.core.states import optional
 from p2pkm.core.termination import STOPPED
 from p2pkm.core.units import count
 from p2pkm.data.shards import Shards
 from p2pkm.methods.server.star import StarState
+from p2pkm.methods.tree.local_steps import LocalSteps
 from p2pkm.metrics.clustering import ari, nmi, purity
 from p2pkm.metrics.cost_ratio import CostEvaluator, CostRatios
 from p2pkm.metrics.disclosure import count_exposure
 from p2pkm.metrics.final_labels import collect_labels, tabulate
 from p2pkm.metrics.gathering import Gathering
-from p2pkm.metrics.milestones import accumulate_rounds, exclude_acceptance_test, find_best, find_milestones
+from p2pkm.metrics.milestones import accumulate_rounds, exclude_stages_after, find_best, find_milestones
 from p2pkm.metrics.monitor import Monitor, mean
 from p2pkm.metrics.optional import (
     estimate_distance,
@@ -32,37 +35,44 @@ from p2pkm.metrics.optional import (
     measure_silhouettes,
     score_clients,
 )
+from p2pkm.metrics.personal import PersonalScores, Rivals, score_test_points
 from p2pkm.metrics.registry import measure, summary_keys
 from p2pkm.metrics.replay_frames import Frames
-from p2pkm.metrics.result import Census, Exposure, HashChain, Result
+from p2pkm.metrics.result import Census, Exposure, HashChain, NewLinks, Result
 from p2pkm.network.graph import LARGE, Topology
 from p2pkm.network.ledger import Traffic
 from p2pkm.network.transport import Network
 
 # Comparisons of coordinates for the distance to consensus; larger runs compare an evenly spaced sample of the devices.
 _COMPARED = 1e7
-# Share of the run time, of at least _SHORT seconds, above which a note recommends fewer records.
+# Share of the run time, and seconds, that fewer records must save for a note to recommend them.
 _MUCH = 0.3
-_SHORT = 5.0
+_WORTH = 10.0
 # Number of rounds between records that the note recommends.
 _SELDOM = 10
 # Links with a larger share of their initial strength connect devices of the same group.
 _HALF = 0.5
 # Estimated numbers per device in a block of links.
 _LINKS = 64
-# Byzantine devices that a note lists.
+# Devices that a note lists.
 _LISTED_DEVICES = 10
+# Share of the devices with points that may end without centroids in a run that counts as successful.
+_FEW = 0.1
 
 
 def describe(algorithm: Any, devices: Devices) -> dict[str, Any]:
     """Return the parameters of a method for the summary, with resolved defaults; None if not applicable."""
     traits = algorithm.traits
+    init = None if traits.init is None else str(traits.init)
+    if traits.groups:
+        init = "groups"
     return {
         "algorithm": algorithm.name,
         "clusters": algorithm.k,
-        "init": "groups" if traits.groups else None if traits.init is None else str(traits.init),
+        "init": init,
         "alpha": None,
         "coupling": None,
+        "coupling_chosen": None,
         "schedule": algorithm.schedule,
         "relaxation": None,
         "local_steps": None,
@@ -106,6 +116,8 @@ class FinishedRun(NamedTuple):
         Mean and largest age of the tables that each edge delivered, in seconds; None without a link model.
     hops : int or None
         Number of hops over which tables were forwarded unchanged; None: to all devices.
+    objective : Objective or None
+        Objective of the method.
     """
 
     devices: Devices
@@ -116,6 +128,7 @@ class FinishedRun(NamedTuple):
     clock: dict[str, float | None]
     ages: tuple[Floats, Floats] | None
     hops: int | None
+    objective: Objective | None
 
 
 def build_result(
@@ -130,25 +143,40 @@ def build_result(
     labels : int64[m] or None
         Labels of the points of this rank; None in large runs.
     """
-    devices, shards, monitor, state, topology, clock, ages, hops = finished
+    devices, shards, monitor, state, topology, clock, ages, hops, _ = finished
     network, world = gathering.network, gathering.world
+    _reject_nan(state.centroids, network, facts)
     evaluator = cast(CostEvaluator, monitor.cost_evaluator)
     traffic = _gather_traffic(gathering, topology)
     induced = isinstance(state, StarState) and bool(network.total(np.array([state.induced.any()], np.int64))[0])
     through = state.local if induced else None
-    census, labels = collect_labels(devices, gathering, shards, evaluator.n_classes, state.centroids, through)
+    # A choice without shares, or without weights of links, leaves such that are not used in the state.
+    choice = str(facts["coupling_chosen"]) if facts["coupling_choice"] == "auto" else None
+    shares = optional(state, "shares") if choice is None or "with shares" in choice else None
+    penalties = None if shares is None else shares.penalties
+    census, labels = collect_labels(
+        devices, gathering, shards, evaluator.n_classes, state.centroids, through, penalties
+    )
     cost_ratios = monitor.cost_ratios
     if through is not None and evaluator.n_classes:
         pooled = tabulate(devices, network, shards.labels, evaluator.n_classes, (state.centroids, through))
         cost_ratios = None if cost_ratios is None else cost_ratios._replace(tables=pooled[None])
+    known_centers = requested.centers
+    centers = shards.centers if known_centers is None else np.tile(known_centers, (len(devices), 1, 1))
+    rows = state.centroids, through, penalties
+    rivals = Rivals(evaluator.baseline, centers)
+    personal = score_test_points(devices, shards, gathering, rows, rivals, monitor.excluded)
     models = gathering.gather(state.centroids)
     server_metrics = _measure_server(devices, network, state, evaluator) if topology.hub >= 0 else {}
     groups = _name_groups(gathering, topology, state)
     known = monitor.objective_known and facts["rounds"] > 0 and not devices.has_stale_or_varying_links
-    reverted = int(network.total(np.array([np.sum(optional(state, "reverted", default=False))], np.int64))[0])
-    move = measure_last_move(devices, network, state) if known and not reverted else None
+    move = measure_last_move(devices, network, state) if known else None
     # Not held twice on rank 0: with millions of devices it takes gigabytes.
     gtv, monitor.gtv = gathering.gather(monitor.gtv, network.placement.edge_counts), np.zeros(0)
+    weights = optional(state, "edge_estimated") if choice is None or "links" in choice else None
+    link_weights = None if weights is None else gathering.gather(weights, network.placement.edge_counts)
+    label_penalties = None if penalties is None else gathering.gather(penalties)
+    new_links = _describe_new_links(gathering, finished, shares, is_chosen=choice is not None)
     derived = _collect_derived(devices, gathering, state)
     # On ranks that do not receive the result.
     if traffic is None or census is None:
@@ -167,18 +195,24 @@ def build_result(
             | clock
             | server_metrics
         )
-        # With separate groups, the ratio to central k-means on all points is not a measure of quality.
+        # With separate groups, or after local steps, the ratio to central k-means is not a measure of quality.
         is_divided = groups is not None and groups.max() > topology.components.max()
-        summary |= find_milestones(monitor.trace) | ({} if is_divided else find_best(monitor.trace))
+        is_common = not is_divided and monitor.trace[-1]["stage"] != LocalSteps.name
+        summary |= find_milestones(monitor.trace) | (find_best(monitor.trace) if is_common else {})
         scores, silhouettes = _compute_optional(requested, centroids, monitor.best, model, census)
         summary |= scores | _score_groups(groups, requested.groups)
     evaluator.notes += [
         *_note_large_run(topology, monitor, census, centroids),
         *_note_groups_and_time(monitor, topology, groups, facts),
-        *note_byzantine(monitor.excluded),
-        *_note_reverted(reverted, devices.clients),
+        *note_byzantine(monitor.excluded, topology),
+        *_note_chosen(facts),
+        *_note_without_tests(personal, monitor),
     ]
-    evaluator.notes += _note_missing_centroids(census, centroids, model, monitor, facts | {"served": topology.hub >= 0})
+    problem, is_failure = _examine_devices_without_centroids(census, centroids, monitor, topology, facts)
+    summary["failure"] = problem if is_failure else None
+    # Before all other notes: they describe the result, which these devices lack.
+    evaluator.notes[:0] = [problem] if problem else []
+    evaluator.notes += _note_missing_centroids(centroids, model, monitor, facts)
     records, summary, notes, shared = _share(gathering, monitor, records, summary, evaluator.notes, silhouettes)
     frames = gathering.share(monitor.recorder.build_frames() if world.rank == 0 else None)
     result = Result(
@@ -188,11 +222,23 @@ def build_result(
         ),
         HashChain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
         frames=Frames(**frames) if frames else None, ratios=shared["ratios"], byzantine=monitor.excluded,
-        exposure=exposure, central=evaluator.baseline, derived=derived,
+        exposure=exposure, central=evaluator.baseline, derived=derived, personal=personal,
+        link_weights=link_weights, label_penalties=label_penalties, new_links=new_links,
     )  # fmt: skip
     # Computed from the result, so identical on all ranks.
     figures, values = measure(result)
     return replace(result, summary=summary | figures, devices=values), labels
+
+
+def _reject_nan(centroids: Floats, network: Network, facts: dict[str, Any]) -> None:
+    """Reject a run that ends with centroids that are not a number: all its metrics would be wrong."""
+    count = int(network.total(np.array([np.count_nonzero(np.isnan(centroids).any(axis=2))], np.int64))[0])
+    if count:
+        raise ContractError(
+            f"{facts['algorithm']} ended with {count} centroids that are NaN; expected finite numbers, or +inf in all "
+            "columns of an absent centroid. Compute with present rows only: inf - inf is NaN. p2pkm.check_method finds "
+            "the function"
+        )
 
 
 def _share(
@@ -237,22 +283,44 @@ def _collect_derived(devices: Devices, gathering: Gathering, state: Any) -> dict
     }
 
 
-def note_byzantine(ids: Integers) -> list[str]:
+def note_byzantine(ids: Integers, topology: Topology) -> list[str]:
     """Write a note that lists the Byzantine devices; metrics of quality exclude them."""
     if not len(ids):
         return []
-    unlisted = len(ids) - _LISTED_DEVICES
-    names = ", ".join(str(i) for i in ids[:_LISTED_DEVICES]) + f" and {unlisted:,} more" * (unlisted > 0)
     devices = "1 device is" if len(ids) == 1 else f"{len(ids):,} devices are"
+    names = _list_devices(ids, topology)
     return [f"{devices} Byzantine ({names}): scores are over the others, objective and variation over all"]
 
 
-def _note_reverted(reverted: int, clients: int) -> list[str]:
-    """List a note if devices returned to their initial centroids."""
-    return [
-        f"acceptance test: {reverted:,} of {clients:,} devices returned to their initial centroids, "
-        "which may cost less on all points"
-    ] * (reverted > 0)
+def _list_devices(ids: Integers, topology: Topology) -> str:
+    """List the names of devices, the first of many."""
+    names = ", ".join(topology.label(i) for i in ids[:_LISTED_DEVICES].tolist())
+    unlisted = len(ids) - _LISTED_DEVICES
+    return f"{names} and {unlisted:,} more" if unlisted > 0 else names
+
+
+def _note_chosen(facts: dict[str, Any]) -> list[str]:
+    """List a note if a coupling was chosen, or if none could be estimated."""
+    choice, chosen = facts["coupling_choice"], facts["coupling_chosen"]
+    if chosen is None or choice == chosen:
+        return []
+    if choice == "auto":
+        return [f"coupling=auto chose {chosen}, by leave-one-out likelihood"]
+    return [f"coupling={choice}: {chosen}; strong where neighbors do not differ in a way that can be estimated"]
+
+
+def _note_without_tests(personal: PersonalScores | None, monitor: Monitor) -> list[str]:
+    """List a note if devices are left out of the scores on test points."""
+    if personal is None:
+        return []
+    sizes, costs = monitor.keep(personal.sizes), monitor.keep(personal.cost)
+    without, lacking = int(np.count_nonzero(sizes == 0)), int(np.count_nonzero(np.isnan(costs) & (sizes > 0)))
+    reasons = []
+    if without:
+        reasons.append(f"{without:,} of {count(len(sizes), 'device')} without test points")
+    if lacking:
+        reasons.append(f"{lacking:,} of {count(len(sizes), 'device')} without centroids")
+    return [f"left out of test cost and test ARI: {' and '.join(reasons)}"] if reasons else []
 
 
 def _note_groups_and_time(
@@ -262,9 +330,14 @@ def _note_groups_and_time(
     notes = []
     if groups is not None and groups.max() > topology.components.max():
         notes.append(f"{groups.max() + 1} groups: ratio and scores of each device are over the points of all groups")
-    share = monitor.seconds / max(facts["wall_seconds"], _SHORT)
-    if share > _MUCH and monitor.every < _SELDOM:
-        notes.append(f"measuring took {share:.0%} of the time; use --record-every 10 to measure only every tenth round")
+    last = {record["stage"]: record["round"] for record in monitor.trace}
+    kept = sum(record["round"] % _SELDOM == 0 or record["round"] == last[record["stage"]] for record in monitor.trace)
+    saved = monitor.seconds * (1.0 - kept / len(monitor.trace)) if monitor.trace else 0.0
+    if monitor.every < _SELDOM and saved > max(_MUCH * facts["wall_seconds"], _WORTH):
+        notes.append(
+            f"--record-every {_SELDOM} measures only every tenth round and would save about {saved:.0f} of "
+            f"{facts['wall_seconds']:.0f} s"
+        )
     return notes
 
 
@@ -294,49 +367,82 @@ def _predict_rate(facts: dict[str, Any]) -> float | None:
 
 
 def _note_missing_centroids(
-    census: Census, centroids: Floats, model: Floats | None, monitor: Monitor, facts: dict[str, Any]
+    centroids: Floats, model: Floats | None, monitor: Monitor, facts: dict[str, Any]
 ) -> list[str]:
-    """List notes on devices with fewer centroids than clusters, with reasons and remedies."""
+    """List a note on devices with fewer centroids than clusters, with reasons and remedies."""
     if facts["termination"] in STOPPED:
         return []
-    sizes = monitor.keep(census.sizes)
     centroids = monitor.keep(centroids)
     held = np.isfinite(centroids[:, :, 0]).sum(axis=1)
     k = centroids.shape[1]
     incomplete = held[(held > 0) & (held < k)]
-    holders = [f"{len(incomplete):,} of {len(held):,} devices"] * (len(incomplete) > 0)
+    holders = [f"{len(incomplete):,} of {len(held):,} devices"] if len(incomplete) else []
     if model is not None and 0 < len(model) < k:
         incomplete = np.append(incomplete, len(model))
         holders.append("the server")
-    notes = [] if not holders else [
+    if not holders:
+        return []
+    return [
         f"{' and '.join(holders)} ended with fewer than {k} centroids (minimum {incomplete.min()}): there are fewer "
         "distinct points, or clusters became empty. Use fewer clusters or more points per device"
-    ]  # fmt: skip
-    return notes + _note_devices_without_centroids(sizes, centroids, facts)
-
-
-def _note_devices_without_centroids(sizes: Integers, centroids: Floats, facts: dict[str, Any]) -> list[str]:
-    """List a note on devices with points but without centroids."""
-    without = (centroids[:, :, 0] == np.inf).all(axis=1) & (sizes > 0)
-    if not without.any():
-        return []
-    shares = f"{np.count_nonzero(without):,} of {np.count_nonzero(sizes):,}"
-    problem = f"{shares} devices have 0 centroids and are not scored"
-    if not (centroids < np.inf).any():
-        problem = "all devices have 0 centroids, so quality cannot be reported"
-    if facts["termination"] == "round-limit" and not (facts["served"] or facts.get("min_cluster_size")):
-        limit = f"the run ended at its limit of {count(facts['rounds'], 'round')}"
-        return [f"{problem}: {limit}, before any centroid reached them. Use a higher --rounds"]
-    return [
-        f"{problem}: no row with enough points reached them. Use fewer devices, fewer clusters, more points per "
-        "device, or a lower minimum (--min-cluster-size; for fkm, whose minimum is 2: --algorithm fkm:min_count=1)"
     ]
+
+
+def _examine_devices_without_centroids(
+    census: Census, centroids: Floats, monitor: Monitor, topology: Topology, facts: dict[str, Any]
+) -> tuple[str, bool]:
+    """Describe the devices with points that ended without centroids, and check whether the run has failed.
+
+    Returns
+    -------
+    problem : str
+        The devices, the reason and what would help; empty if there are none.
+    is_failure : bool
+        Whether they are more than a tenth of the devices with points.
+    """
+    if facts["termination"] in STOPPED:
+        return "", False
+    has_points = census.sizes[: len(centroids)] > 0
+    lacks = has_points & (centroids[:, :, 0] == np.inf).all(axis=1)
+    without = monitor.keep(np.arange(len(centroids)))[monitor.keep(lacks)]
+    if not len(without):
+        return "", False
+    total = int(np.count_nonzero(monitor.keep(has_points)))
+    devices = f"{len(without):,} of {count(total, 'device')} with points ended without centroids"
+    problem = f"{devices} ({_list_devices(without, topology)}), so their points have no cluster"
+    # Whoever asks for no rounds of a method that computes centroids in its rounds expects none.
+    is_expected = not facts["rounds"] and len(without) == total
+    is_failure = len(without) > _FEW * total and not is_expected
+    return f"{problem}: {_explain_missing_centroids(topology, facts)}", is_failure
+
+
+def _explain_missing_centroids(topology: Topology, facts: dict[str, Any]) -> str:
+    """Return the reasons why devices ended without centroids, and what would help."""
+    least, lost = facts.get("min_cluster_size") or 0, facts.get("messages_lost") or 0
+    reasons, remedies = list[str](), list[str]()
+    if least > 1:
+        reasons.append(f"clusters of fewer than {least} points were suppressed")
+        remedies.append("a lower --min-cluster-size")
+    if lost:
+        reasons.append(f"faults lost {count(lost, 'message')}")
+        remedies.append("fewer --faults")
+    # A server has centroids after one round.
+    is_short = topology.hub < 0 or not facts["rounds"]
+    if not reasons and is_short and facts["termination"] == "round-limit":
+        return f"the run ended after {count(facts['rounds'], 'round')}, before any reached them. Use more --rounds"
+    if facts["algorithm"] == "fkm" and not reasons:
+        reasons.append("fkm keeps no cluster of a single point")
+        remedies.append("--algorithm fkm:min_count=1")
+    if least > 1 or not lost:
+        remedies += ["fewer clusters", "more points per device"]
+    why = " and ".join([*reasons, "no centroid reached them"])
+    return f"{why}. Use {', '.join(remedies[:-1])} or {remedies[-1]}" if remedies[1:] else f"{why}. Use {remedies[0]}"
 
 
 def _summarize_records(monitor: Monitor, move: float | None, expected: float | None) -> dict[str, Any]:
     """Return the metrics of the run that are in its last records."""
     last = monitor.trace[-1]
-    records = exclude_acceptance_test(monitor.trace)
+    records = exclude_stages_after(monitor.trace)
     metrics = {name: last[name] for name in ("objective", "gtv", "messages", "bytes", "wire_bytes")}
     metrics["descent"] = records[-1]["descent"]
     # From the cumulated rounds, because a stage may run several times.
@@ -404,6 +510,39 @@ def _compute_optional(
     if requested.centers is not None:
         scores |= measure_center_distance(centroids if model is None else model[None], requested.centers)
     return scores, arrays
+
+
+def _describe_new_links(
+    gathering: Gathering, finished: FinishedRun, shares: Any, *, is_chosen: bool
+) -> NewLinks | None:
+    """Average the strength of the links of each device; None without links, or if no device can join by the update.
+
+    is_chosen: whether each component has chosen whether to use shares.
+    """
+    devices, state, topology, objective = finished.devices, finished.state, finished.topology, finished.objective
+    is_by_degree = None if objective is None else objective.divides_new_links(state)
+    if objective is None or is_by_degree is None or not len(topology.indices):
+        return None
+    # A stage after the method does not keep the strengths; without the method they follow from its state.
+    alpha = optional(state, "edge_alpha")
+    alpha = objective.link_alpha(devices, state) if alpha is None else alpha
+    alpha = gathering.gather(alpha, gathering.network.placement.edge_counts)
+    by_degree = gathering.gather(is_by_degree)
+    mixture = None if shares is None else gathering.gather(np.column_stack((shares.noise, shares.prior)))
+    if alpha is None or by_degree is None:
+        return None
+    sources, used = topology.sources, alpha > 0.0
+    # Links between groups and links that are not active have no strength.
+    degrees = np.bincount(sources, used, topology.n)
+    strength = alpha / topology.weights
+    strength *= np.where(by_degree[sources], np.sqrt(degrees[sources] * degrees[topology.indices]), 1.0)
+    sums, mean_of_all = np.bincount(sources, strength, topology.n), float(strength[used].mean()) if used.any() else 0.0
+    means = np.where(degrees > 0, sums / np.maximum(degrees, 1.0), mean_of_all)
+    means /= np.where(by_degree, np.sqrt(np.maximum(degrees, 1.0)), 1.0)
+    noise, prior = (None, None) if mixture is None else np.ascontiguousarray(mixture.T)
+    if noise is not None and is_chosen:
+        noise[noise == 0.0] = np.nan
+    return NewLinks(means, by_degree, devices.unit, noise, prior)
 
 
 def _name_groups(gathering: Gathering, topology: Topology, state: Any) -> Integers | None:

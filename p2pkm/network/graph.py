@@ -13,7 +13,7 @@ from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.brief import short_repr
 from p2pkm.core.errors import TopologyError
 from p2pkm.core.late_binding import call
-from p2pkm.core.sorting import find_runs
+from p2pkm.core.sorting import find_runs, offsets_of
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -183,22 +183,28 @@ class Topology:
             full = names if self.hub < 0 else (*names, SERVER)
             # A wrong number of names is reported by other checks.
             return replace(self, names=full) if len(full) == self.n else self
-        known = set(names)
-        if not known <= set(self.names):
+        matched = names
+        if not set(names) <= set(self.names):
+            from topologies.validation import compose
+
+            # Names of nodes are composed; those of devices that a program gives may not be, such as names of folders.
+            matched = tuple(map(compose, names))
+        known = set(matched)
+        if len(known) < len(names) or not known <= set(self.names):
             raise TopologyError(
                 "names of the nodes of the graph and of the devices of the points differ. Nodes without points: "
                 f"{_list_missing(self.names, names)}; devices without a node: {_list_missing(names, self.names)}. "
                 "Make the names equal, or number the nodes or the devices from 0"
             )
-        names += tuple(name for name in self.names if name not in known)
-        place = {name: i for i, name in enumerate(names)}
+        others = tuple(name for name in self.names if name not in known)
+        place = {name: i for i, name in enumerate(matched + others)}
         number = np.array([place[name] for name in self.names])
         # One of the two edges of each link.
         is_first = self.sources < self.indices
         links = (number[self.sources[is_first]], number[self.indices[is_first]], self.weights[is_first])
         places = None if self.places is None else self.places[np.argsort(number)]
         built = self.from_links(self.n, np.column_stack(links))
-        return replace(built, names=names, file_summary=self.file_summary, places=places)
+        return replace(built, names=names + others, file_summary=self.file_summary, places=places)
 
     def tell_order(self) -> "Topology":
         """Add a note to `file_summary` that maps numbered devices to named nodes."""
@@ -311,6 +317,17 @@ class Topology:
     def mirror(self) -> Integers:
         """Index of the reverse edge (j, i) of every directed edge (i, j), int64[e]."""
         return walk("mirror", self.indptr, self.indices)
+
+    def select(self, devices: Integers) -> "Topology":
+        """Select devices, int64[s], ascending, without links to others: the graph of these devices alone."""
+        if len(devices) == self.n:
+            return self
+        degrees = self.degrees[devices]
+        offsets = offsets_of(degrees)
+        edges = np.repeat(self.indptr[devices] - offsets[:-1], degrees) + np.arange(offsets[-1])
+        indices = devices.searchsorted(self.indices[edges])
+        colors = self.colors[devices]
+        return Topology(offsets, indices, self.weights[edges], colors, bound_diameter(offsets, indices))
 
     def layers(self, roots: Integers | int) -> Integers:
         """Compute the distance of each device from the nearest root in links, int64[n], -1 without a path."""

@@ -74,7 +74,11 @@ def from_state(state: dict[str, Any], indptr: Integers) -> list[ExchangeRecord]:
     for (senders, rows), (source, offset), (_, lengths), is_sparse, is_masked, has_wire in zip(
         sent_rows, sparse_edges, wires, state["sparse"], state["masked"], state["wired"], strict=True
     ):
-        edges = next(masks).copy() if is_masked else indptr[source] + offset if is_sparse else None
+        edges = None
+        if is_masked:
+            edges = next(masks).copy()
+        elif is_sparse:
+            edges = indptr[source] + offset
         patterns.append((rows, edges, senders, lengths if has_wire else None))
     exchanges = []
     for stage, turn, row_bytes, number in state["when"]:

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Floats
-from p2pkm.core.errors import ExperimentError, TopologyError
-from p2pkm.core.spec import Spec, read_value
+from p2pkm.core.errors import ContractError, ExperimentError, TopologyError
+from p2pkm.core.program_function import check_returned, is_function, name_function
+from p2pkm.core.program_object import ProgramObject
+from p2pkm.core.spec import Spec, read_value, suggest
 from p2pkm.network.graph import LARGE, Topology
 
 # Limits of all parameters, within which simulated times stay finite and above 0.
@@ -77,9 +79,18 @@ class LinkModel:
         return str(Spec(self.profile, {name: "none" if value is None else value for name, value in changed.items()}))
 
     @classmethod
-    def of(cls, value: "LinkModel | str | None") -> "LinkModel | None":
-        """Parse the text of a link model, see `p2pkm.core.spec.read_value`; models and None are returned unchanged."""
-        return None if value is None else read_value(LinkModel, value, PROFILES, "link model")
+    def of(cls, value: Any) -> "LinkModel | LinkFunction | None":
+        """Parse the text of a link model, see `p2pkm.core.spec.read_value`; models and None are returned unchanged.
+
+        A function, or the `ProgramObject` of one, becomes a `LinkFunction`.
+        """
+        if isinstance(value, ProgramObject):
+            return LinkFunction(value.value, str(value))
+        if is_function(value):
+            return LinkFunction(value, name_function(value))
+        if value is None or isinstance(value, LinkFunction):
+            return value
+        return read_value(LinkModel, value, PROFILES, "link model")
 
     @classmethod
     def lan(
@@ -159,11 +170,7 @@ class LinkModel:
 
     def check_devices(self, devices: int) -> None:
         """Reject more than `LARGE` devices: above, the ledger does not store single messages."""
-        if devices > LARGE:
-            raise ExperimentError(
-                f"number of devices is {devices:,}; expected at most {LARGE:,} with --link-model {self}: simulated "
-                "time requires every single message. Remove --link-model, or use fewer devices"
-            )
+        _check_devices(devices, str(self))
 
     def place(self, topology: Topology, graph: Any = None) -> "LinkParameters":
         """Return the parameters of every device and link of a topology; attributes of the graph take precedence.
@@ -190,6 +197,72 @@ class LinkModel:
         if hasattr(graph, "edges") and hasattr(graph, "nodes"):
             _read_attributes(net, topology, graph)
         return net
+
+
+@dataclass(frozen=True)
+class LinkFunction:
+    """Link model that is a function of a program.
+
+    Attributes
+    ----------
+    function : callable
+        Takes the `Topology` and returns a dict with any of latency, bandwidth, access and speed, in the units of
+        `LinkParameters`: a number for all, or an array. The others are those of the profile "lan".
+    name : str
+    """
+
+    function: Callable[[Topology], Mapping[str, Any]]
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def check_devices(self, devices: int) -> None:
+        """Reject too many devices, as `LinkModel.check_devices` does."""
+        _check_devices(devices, self.name)
+
+    def place(self, topology: Topology, graph: Any = None) -> "LinkParameters":
+        """Call the function; attributes of the graph take precedence, as in `LinkModel.place`.
+
+        Raises
+        ------
+        ContractError
+            If the function returns another key, a wrong shape, or a number out of range.
+        """
+        net = LinkModel.lan().place(topology)
+        returned = self.function(topology)
+        if not isinstance(returned, Mapping):
+            raise ContractError(
+                f"link_model={self.name} returned {type(returned).__name__}; expected a dict with any of "
+                f"{', '.join(net._fields)}"
+            )
+        for key, value in returned.items():
+            if key not in net._fields:
+                raise ContractError(
+                    f"link_model={self.name} returned the key {key!r}. {suggest(str(key), net._fields)}"
+                )
+            values = getattr(net, key)
+            meaning = f"{key} of each {'directed link' if key in ('latency', 'bandwidth') else 'device'}"
+            filled = np.broadcast_to(value, values.shape) if np.ndim(value) == 0 else value
+            values[:] = check_returned(filled, values.shape, f"{key} of link_model={self.name}", meaning)
+            least = 0.0 if key == "latency" else _LEAST
+            most = _MOST if key == "latency" else inf
+            wrong = (values < least) | (values > most)
+            if wrong.any():
+                raise ContractError(
+                    f"{key} of link_model={self.name} is {values[wrong][0]:g}; expected numbers above 0, {_RANGE}"
+                )
+        if hasattr(graph, "edges") and hasattr(graph, "nodes"):
+            _read_attributes(net, topology, graph)
+        return net
+
+
+def _check_devices(devices: int, model: str) -> None:
+    if devices > LARGE:
+        raise ExperimentError(
+            f"number of devices is {devices:,}; expected at most {LARGE:,} with --link-model {model}: simulated "
+            "time requires every single message. Remove --link-model, or use fewer devices"
+        )
 
 
 PROFILES: Mapping[str, Callable[..., LinkModel]] = {

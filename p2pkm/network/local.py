@@ -1,6 +1,6 @@
 """Network in one process: all devices are in the batch, so receivers read the array of the senders."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from p2pkm.core.batch import Floats, Integers, Mask
@@ -88,6 +88,10 @@ class LocalWorld:
     def gather(self, part: Any) -> list[Any] | None:
         """Return the only part, uint8[...], as a list."""
         return [part]
+
+    def draw_numbers(self, count: int, completed: Callable[[int], None]) -> Generator[int]:
+        """Yield all numbers."""
+        yield from range(count)
 
     def wait(self) -> None:
         """Return at once; this is the only rank."""

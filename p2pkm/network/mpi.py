@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -284,6 +284,13 @@ class MPIWorld:
         blob = np.empty(int(length[0]), np.uint8)
         self._comm.Recv(blob, rank)
         return blob
+
+    def draw_numbers(self, count: int, completed: Callable[[int], None]) -> Generator[int]:
+        """Yield numbers that no other rank draws, as this rank asks for them."""
+        # Only studies need it, and it imports modules that no run needs.
+        from p2pkm.network.dealing import draw_numbers
+
+        return draw_numbers(self._mpi, count, completed)
 
     def wait(self) -> None:
         """Wait for all ranks, sleeping between polls: a blocking barrier would use the processor."""

@@ -96,8 +96,8 @@ def divide(n: int, size: int) -> Integers:
     return _ends(np.full(size, n // size) + (np.arange(size) < n % size))
 
 
-def check_rank_partition(wish: str, size: int) -> None:
-    """Validate the option rank_partition.
+def check_rank_partition(wish: str) -> None:
+    """Validate the option rank_partition, alike in one process and on ranks.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def check_rank_partition(wish: str, size: int) -> None:
     """
     if check_scalar(wish, "rank_partition") not in PLACEMENTS:
         raise ExperimentError(f"rank_partition is {wish!r}; expected one of {', '.join(PLACEMENTS)}")
-    if wish == "metis" and size > 1 and not _has_metis():
+    if wish == "metis" and not _has_metis():
         raise ExperimentError(
             "rank_partition 'metis' requires pymetis, which is not installed. Install it with "
             'pip install "p2pkm[metis]", or use auto or blocks'

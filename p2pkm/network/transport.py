@@ -1,6 +1,6 @@
 """Interfaces of the message layer: `Network` delivers messages between devices, `World` connects the ranks."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Protocol
 
 from p2pkm.core.batch import Floats, Integers, Mask
@@ -70,6 +70,20 @@ class World(Protocol):
 
     def gather(self, part: Any) -> list[Any] | None:
         """Collect the parts of all ranks, uint8[...] each, on rank 0; None on other ranks."""
+
+    def draw_numbers(self, count: int, completed: Callable[[int], None]) -> Generator[int]:
+        """Yield each of the numbers 0 to count - 1 on one rank, as ranks ask for them; a collective call.
+
+        A rank asks for a number when its iterator advances. One that stops early closes its iterator; if rank 0 does,
+        no more numbers are handed out. The iterator of rank 0 ends after those of all other ranks.
+
+        Parameters
+        ----------
+        count : int
+            That of rank 0 counts.
+        completed : callable
+            Called on rank 0, possibly in another thread, with each number after which another rank asks again.
+        """
 
     def wait(self) -> None:
         """Wait for all ranks, without using the processor."""

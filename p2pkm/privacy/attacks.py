@@ -83,7 +83,10 @@ def judge(trials: Trials, mu: float, delta: float) -> Attack:
     count = min(len(without), len(with_point))
     spread = math.sqrt((float(without.var(ddof=1)) + float(with_point.var(ddof=1))) / 2.0)
     difference = float(with_point.mean() - without.mean())
-    measured = difference / spread if spread > 0.0 else 0.0 if difference == 0.0 else math.inf
+    if spread > 0.0:
+        measured = difference / spread
+    else:
+        measured = 0.0 if difference == 0.0 else math.inf
     error = math.sqrt(2.0 / count + measured**2 / (4.0 * count)) if math.isfinite(measured) else 0.0
     return Attack(mu, measured, error, epsilon_of(mu, delta), bound_epsilon(trials, delta), delta, count)
 

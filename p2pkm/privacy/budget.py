@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.text_table import align_columns
 from p2pkm.core.units import count
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.run_secret import SEEDED
 from p2pkm.experiments.config import parse_method
 from p2pkm.methods.building_blocks.gdp import compose, epsilon_of
 from p2pkm.methods.peer.private import Private
+from p2pkm.methods.registry import with_guarantee
 from p2pkm.methods.server.feddp import FedDPKMeans
 from p2pkm.metrics.closing_rows import describe_adversary, describe_publication, describe_unit
 from p2pkm.metrics.result import Result
@@ -130,14 +132,7 @@ class PrivacyBudget:
         rows: list[tuple[str, ...]] = [("run", "epsilon", "delta", "mu", "relation", "trust")]
         rows += [_write_row(release.run, release) for release in self.releases]
         rows.append(_write_row("total", self))
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        lines = [
-            "  ".join(
-                f"{cell:{'<>'[0 < place < 4]}{width}}"
-                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in rows
-        ]
+        lines = align_columns(rows, left=(0, 4, 5))
         against = describe_adversary(self.trust, self.curious)
         lines += [
             f"All runs together hold for {describe_unit(self.relation)}, against {against}.",
@@ -196,7 +191,9 @@ def privacy_budget(runs: "Iterable[Result | str | Path]", delta: float | None = 
             by_identity[identity] = release
     releases = tuple(by_identity.values())
     if not releases:
-        raise ExperimentError("runs is empty; expected at least one result or run folder of private or feddp")
+        raise ExperimentError(
+            f"runs is empty; expected at least one result or run folder of {' or '.join(with_guarantee())}"
+        )
     delta = max(release.delta for release in releases) if delta is None else delta
     relation = max((release.relation for release in releases), key=_RELATIONS.index)
     mu = compose(*(release.mu * (1 + (release.relation != relation)) for release in releases))
@@ -313,7 +310,7 @@ def _reject_server_points(name: str, number: Any) -> DataError:
 
 def _reject(name: str, algorithm: Any, noise_seed: Any) -> DataError:
     """Return the error for a run without a privacy guarantee."""
-    reason = f"it is a run of {algorithm}. Expected runs of private or feddp"
+    reason = f"it is a run of {algorithm}. Expected runs of {' or '.join(with_guarantee())}"
     if noise_seed is not None:
         reason = f"{SEEDED} (noise_seed={noise_seed}). Expected runs without noise_seed"
     return DataError(f"{name} has no privacy guarantee that could be added up: {reason}")

@@ -237,4 +237,6 @@ class WordCounts:
 
 def _divide(value: float, by: float) -> float:
     """Divide numbers of at least 0; infinite if the divisor is 0."""
-    return value / by if by > 0.0 else math.inf if value > 0.0 else 0.0
+    if by > 0.0:
+        return value / by
+    return math.inf if value > 0.0 else 0.0

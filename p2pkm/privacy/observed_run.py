@@ -20,14 +20,14 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Keys, Mask
 from p2pkm.core.messages import DenseMessages
-from p2pkm.engine.build_run import build_run
-from p2pkm.engine.run_job import RankPart, run_job
+from p2pkm.engine.build_run import Rank, build_run
+from p2pkm.engine.run_job import play, report
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.checking.watch_method import wrap_method
 from p2pkm.methods.building_blocks import secure_sums
 from p2pkm.methods.building_blocks.private_releases import Facts, Kind, Knowledge, Release, noise_scale
 from p2pkm.methods.building_blocks.spanning_tree import Tree, build_spanning_tree
 from p2pkm.network.local import LocalWorld
+from p2pkm.testing.watch_method import wrap_method
 
 if TYPE_CHECKING:
     from p2pkm.data.shards import Shards
@@ -59,7 +59,7 @@ class PointSet(NamedTuple):
         spread = math.sqrt(float(self.points.var(axis=0).sum())) if m else 0.0
         return replace(
             devices, stored=self.points, offsets=self.offsets, point_weights=np.broadcast_to(1.0, (m,)),
-            total_points=m, total_weight=float(m), data_std=spread,
+            total_points=m, total_weight=float(m), weighted=False, data_std=spread,
         )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ class ObservedRun(NamedTuple):
 
 
 class ReleaseObserver:
-    """Observer of the calls of a run, see `p2pkm.experiments.checking.watch_method.wrap_method`.
+    """Observer of the calls of a run, see `p2pkm.testing.watch_method.wrap_method`.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def observe_run(
     observer = ReleaseObserver(method, tree, [without_points, *neighbors], is_thorough=is_thorough)
     options = RunOptions(seed=seed, baselines=False, quantize="none")
     config = build_run(wrap_method(method, observer), options, topology, shards)
-    run_job(config, RankPart(shards), LocalWorld())
+    report(play(Rank(config, LocalWorld(), shards)))
     return observer.finish()
 
 

@@ -97,7 +97,7 @@ class PairLeaks:
 
 
 @single_thread()
-def pair_leaks(  # noqa: PLR0913 - the public signature
+def pair_leaks(
     graph: "nx.Graph | CSRGraph | TimeVaryingGraph | Topology", gossips: int = 10, method: str = "consensus",
     receivers: Iterable[int] | None = None, public: Iterable[int] = (), *, faults: Faults | str | None = None,
     stale_policy: StalePolicy | str | None = None, seed: int = 0,

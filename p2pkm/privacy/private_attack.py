@@ -193,7 +193,9 @@ def attack_runs(
     for number in range(2 * trials):
         # Two runs of each kind follow each other, so that successive runs are compared on equal and on other points.
         present, is_thorough = (number + 1) // 2 % 2 == 1, number < 2 * _THOROUGH
-        neighbors = [without] if present else [with_point, *(canaries.neighbors if is_thorough else [])]
+        neighbors = [without if present else with_point]
+        if is_thorough and not present:
+            neighbors += canaries.neighbors
         shards = canaries.with_point if present else canaries.without
         run = observe_run(method, topology, shards, neighbors, seed=seed, is_thorough=is_thorough)
         collector.add(run, number, present=present)

@@ -136,8 +136,8 @@ def attack_private(query: AttackQuery, algorithm: str, clusters: int = _CLUSTERS
     from contextlib import closing
 
     from p2pkm.core.protocols import PointCount, RunOutline
+    from p2pkm.engine.conflicts import OF_GRAPHS, Combination, refuse
     from p2pkm.experiments.progress_line import ProgressLine
-    from p2pkm.methods.init.pipelines import check_links
     from p2pkm.methods.peer.private import Private
     from p2pkm.network.graph import Topology
     from p2pkm.privacy.private_attack import attack_runs, choose_canaries
@@ -150,7 +150,7 @@ def attack_private(query: AttackQuery, algorithm: str, clusters: int = _CLUSTERS
         raise ExperimentError(f"private requires {missing}. Use, for example, private:epsilon=1,radius=30")
     spec, graph, _ = build_graph(query.graph, query.devices, query.seed)
     topology = Topology.from_graph(graph)
-    check_links(method, topology)
+    refuse(OF_GRAPHS, Combination(method, topology=topology))
     method.check(RunOutline(topology), PointCount(topology.n, 1, features))
     canaries = choose_canaries(method, topology, features, query.seed)
     with closing(ProgressLine(_NAME, 2 * trials, "run")) as line:
@@ -296,7 +296,7 @@ def _explain_private(result: dict[str, Any]) -> list[str]:
     lines += ["", *(f"{name}: {check['finding']}{_mark(check)}" for name, check in result["checks"].items())]
     return [
         *lines, "releases: mu from the measured noise and the largest change by a canary;",
-        f"{label}: mu from the likelihood ratio test of runs with and without it",
+        f"{label}: mu from the likelihood ratio test of runs with and without it; +-: standard error",
     ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.cache import digest
+from p2pkm.core.digest import digest
 from p2pkm.core.errors import DataError
 from p2pkm.core.version import __version__
 from p2pkm.storage.lock import Lock
@@ -58,7 +58,7 @@ def identify(config: dict[str, Any], run: Any) -> dict[str, Any]:
     ----------
     config : dict
         The resolved experiment.
-    run : RunConfig
+    run : Run
         The run with graph, channel and stream.
     """
     stream = {}

@@ -6,12 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from p2pkm.core.errors import DataError
 from p2pkm.data.readers.npy import load_arrays
 from p2pkm.data.schema import Schema
 from p2pkm.metrics.disclosure import UNRECORDED, name_devices
 from p2pkm.metrics.replay_frames import Frames
-from p2pkm.metrics.result import Census, Disclosed, Exposure, HashChain, Result
+from p2pkm.metrics.result import Census, Disclosed, Exposure, HashChain, NewLinks, Result
 from p2pkm.network.graph import Topology
 from p2pkm.network.ledger import Traffic
 from p2pkm.storage.run_status import describe_missing_results, require_single_run
@@ -143,7 +145,15 @@ def _assemble(
     notes = [str(note) for note in extra["notes"]]
     if not disclosed and summary.get("raw_points_disclosed") and UNRECORDED not in notes:
         notes.append("disclosed.npz is missing: the run only counted the disclosed points; repeat it from config.toml")
-    groups, ratios, byzantine = (census.pop(name, None) for name in ("groups", "ratios", "byzantine"))
+    groups, ratios, byzantine, link_weights, label_penalties = (
+        census.pop(name, None) for name in ("groups", "ratios", "byzantine", "link_weights", "label_penalties")
+    )
+    fields = {name: census.pop(f"new_links_{name}") for name in NewLinks._fields if f"new_links_{name}" in census}
+    new_links = None
+    if fields:
+        # Earlier folders have one value for all devices.
+        by_degree = np.broadcast_to(fields.pop("by_degree"), fields["strength"].shape)
+        new_links = NewLinks(by_degree=by_degree, unit=float(fields.pop("unit")), **fields)
     return Result(
         centroids["centroids"], centroids.get("server_centroids"), rounds, summary,
         _build_tuple(Traffic, ledger | {"devices": topology.n}), topology, extra["losses"], extra["gtv"],
@@ -154,7 +164,8 @@ def _assemble(
         centroids.get("central"), devices,
         tuple(centroids["features"].tolist()) if "features" in centroids else None,
         turn_labels(learned), Disclosed(**disclosed, names=name_devices(topology)) if disclosed else None,
-        copied=unpack_columns(copied),
+        copied=unpack_columns(copied), link_weights=link_weights, label_penalties=label_penalties,
+        new_links=new_links,
     )  # fmt: skip
 
 

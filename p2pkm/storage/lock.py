@@ -159,16 +159,18 @@ def check_not_locked(folder: Path) -> None:
 
 def _open_locked(folder: Path) -> int:
     """Create, open and lock the lock file of a folder; return its descriptor."""
+    was_created = False
     for _ in range(_ATTEMPTS):
         # Another process may remove the empty folder in between, as `Lock.release` does.
         with suppress(FileNotFoundError):
             folder.mkdir(parents=True, exist_ok=True)
+            was_created = True
             file = _try(folder / NAME)
             if file is not None:
                 return file
         time.sleep(_PAUSE)
     # As in /proc, where a folder cannot be created although mkdir reports only that a parent does not exist.
-    if not folder.is_dir():
+    if not was_created:
         raise ExperimentError(f"{folder} cannot be created. Choose another --out")
     check_not_locked(folder)
     raise ExperimentError(

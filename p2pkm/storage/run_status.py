@@ -8,13 +8,15 @@ from typing import Any
 
 from p2pkm.core.errors import DataError, P2PKMError
 from p2pkm.storage.lock import describe_lock_holder
+from p2pkm.storage.study_mark import BENCH, COMPARISON, PATH, SWEEP, kind_of
 
 _SINGLE = ("manifest.json", "config.toml", "chain.npz", "checksums.sha256")
 _RESUMABLE = "which keeps rows instead of run folders. Use p2pkm resume to continue it or to print it again"
 _COLLECTIONS = {
-    "study.toml": f"a study, {_RESUMABLE}",
-    "comparison.json": f"a comparison, {_RESUMABLE}",
-    "path.jsonl": "a path of couplings. Use its table path.csv and its folder figures",
+    SWEEP: f"a study, {_RESUMABLE}",
+    COMPARISON: f"a comparison, {_RESUMABLE}",
+    BENCH: f"a benchmark, {_RESUMABLE}",
+    PATH: "a path of couplings. Use its table and its folder figures",
 }
 
 
@@ -58,6 +60,11 @@ def describe_missing_results(folder: Path) -> str:
         "failed": f"contains a run that has not ended: it failed. Remove the cause first. {remedy}",
         "interrupted": f"contains a run that has not ended: it was interrupted. {remedy}",
     }
+    if not read_manifest(folder) and (folder / "checkpoint").is_dir():
+        return (
+            "is not a run folder: it has checkpoints of p2pkm.simulate, whose arguments only its program has. Make the "
+            "same call again, with checkpoint= this folder: it continues the run"
+        )
     has_rounds = (folder / "rounds.jsonl").is_file()
     default = "contains a run that has not ended" if has_rounds else "is not a run folder: summary.json is missing"
     return reasons.get(run_status(folder), default)
@@ -85,16 +92,15 @@ def describe_run_collection(folder: Path) -> str:
     """Describe the contents of a folder of several runs, and what to do with it; empty for other folders."""
     if not folder.is_dir() or any((folder / name).exists() for name in _SINGLE):
         return ""
-    for name, words in _COLLECTIONS.items():
-        if (folder / name).is_file():
-            return words
+    if kind := _COLLECTIONS.get(kind_of(folder)):
+        return kind
     runs = _find_runs(folder)
     return f"{len(runs)} run{'s' * (len(runs) > 1)}. Use the folder of one run, such as {runs[0]}" if runs else ""
 
 
 def list_runs(folder: Path) -> list[Path]:
     """List the run folders in a folder of several runs, seeds in their order; any other folder stands for itself."""
-    is_single = not describe_run_collection(folder) or any((folder / name).is_file() for name in _COLLECTIONS)
+    is_single = not describe_run_collection(folder) or kind_of(folder) in _COLLECTIONS
     return [folder] if is_single else sorted(_find_runs(folder), key=lambda run: (len(run.name), run.name))
 
 

@@ -121,6 +121,7 @@ def save_result(result: Any, folder: Path) -> None:
     """Write all files of a result except config, manifest, rounds and figures."""
     census = result.census
     ledger = result.ledger
+    new_links = {} if result.new_links is None else result.new_links._asdict()
     archives: Any = {
         "centroids": {"centroids": result.centroids, "server_centroids": result.server_centroids,
                       "scaling": result.scaling, "central": result.central,
@@ -131,6 +132,8 @@ def save_result(result: Any, folder: Path) -> None:
             **{name: value for name, value in census._asdict().items() if name not in _LABEL_NAMES},
             "losses": result.losses, "gtv": result.gtv, "best": result.best, "notes": np.array(result.notes, np.str_),
             "groups": result.groups, "ratios": result.ratios, "byzantine": result.byzantine,
+            "link_weights": result.link_weights, "label_penalties": result.label_penalties,
+            **{f"new_links_{name}": value for name, value in new_links.items()},
         },
         "chain": result.chain._asdict(),
         "frames": {} if result.frames is None else result.frames._asdict(),

@@ -58,3 +58,14 @@ def load_toml(path: str, what: str, hint: str = "") -> dict[str, Any]:
     # Numbers with thousands of digits raise ValueError, too.
     except (ValueError, OSError, RecursionError) as error:
         raise ExperimentError(f"{what} {path} cannot be read: {error}; expected a TOML file of options{hint}") from None
+
+
+def parse_value(text: str) -> Any:
+    """Return the number or truth value that a text is in TOML; any other text unchanged."""
+    import tomllib
+
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, (bool, int, float)) else text

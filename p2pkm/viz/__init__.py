@@ -23,7 +23,8 @@ from p2pkm.viz.figures.bench_fronts import plot_bench_fronts
 from p2pkm.viz.figures.bench_map import plot_bench_map
 from p2pkm.viz.figures.bench_profiles import plot_bench_profiles
 from p2pkm.viz.figures.bytes_per_device import plot_bytes
-from p2pkm.viz.figures.comparison import draw_comparison, plot_quality
+from p2pkm.viz.figures.columns import plot_columns
+from p2pkm.viz.figures.comparison import plot_quality
 from p2pkm.viz.figures.convergence import plot_convergence
 from p2pkm.viz.figures.coupling_path import plot_coupling_path
 from p2pkm.viz.figures.devices import plot_devices
@@ -39,7 +40,8 @@ from p2pkm.viz.figures.points import plot_points
 from p2pkm.viz.figures.profile import plot_profile
 from p2pkm.viz.figures.progress import plot_progress
 from p2pkm.viz.figures.seeds import plot_differences, plot_seeds
-from p2pkm.viz.figures.study import draw_study, plot_heatmap, plot_measures, plot_study_quality
+from p2pkm.viz.figures.study import plot_heatmap, plot_measures, plot_study_quality
+from p2pkm.viz.study_figures import draw_comparison, draw_study
 
 # Figures of deep clustering. `p2pkm.deep` imports this package, so they are bound when they are first used.
 _DEEP_FIGURES = ("plot_accuracy", "plot_features", "plot_nearest")
@@ -58,6 +60,7 @@ __all__ = [
     "plot_bench_map",
     "plot_bench_profiles",
     "plot_bytes",
+    "plot_columns",
     "plot_convergence",
     "plot_coupling_path",
     "plot_devices",

@@ -2,8 +2,9 @@
 
 import base64
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -74,7 +75,7 @@ class Animation(NamedTuple):
     def save(self, path: "str | os.PathLike[str]") -> Path:
         """Write the GIF image to a file, which appears only when it is complete."""
         target = Path(path)
-        _choose_writer(target, 1, (".gif",))
+        _check_kind(target, (".gif",))
         write_bytes(target.parent, target.name, lambda file: file.write(self.gif))
         return target
 
@@ -113,35 +114,72 @@ def animate(result: "Run", path: "str | os.PathLike[str] | None" = None, *, fps:
 
 def _write(result: "Result", target: Path, fps: int) -> Path:
     """Write the animation of a run to a file."""
-    writer = _choose_writer(target, check_integer(fps, 1, "fps"))
+    kind = _check_kind(target, (".gif", ".mp4"))
+    check_integer(fps, 1, "fps")
     frames = result.frames
     if frames is None:
         raise DataError(
             "the run has not recorded frames: its tables are too large, or an earlier version wrote it. Run it again, "
             "with fewer points or devices if they are too large"
         )
-    animation = _set_up(result, frames)
-    last = len(frames.record) - 1
+    animation, write = _set_up(result, frames), _write_gif if kind == ".gif" else _write_video
     try:
-        with staging_folder(target.parent) as place, writer.saving(animation.figure, str(place / target.name), _DPI):
-            for number in [*range(last), *[last] * _LAST]:
-                _show(animation, result, frames, number)
-                writer.grab_frame()
+        with staging_folder(target.parent) as place:
+            write(animation.figure, _show_frames(animation, result, frames), fps, place / target.name)
     except OSError as error:
         raise ExperimentError(f"{target} cannot be written: {error.strerror or error}. Choose another file") from None
     return target
 
 
-def _choose_writer(target: Path, fps: int, kinds: Sequence[str] = (".gif", ".mp4")) -> Any:
-    """Return the matplotlib writer for the suffix of the file."""
-    from matplotlib.animation import FFMpegWriter, PillowWriter
+def _check_kind(target: Path, kinds: Sequence[str]) -> str:
+    """Validate the suffix of a file, and return it."""
+    from matplotlib.animation import FFMpegWriter
 
     kind = target.suffix.lower()
     if kind not in kinds:
         raise ExperimentError(f"path of the animation is {str(target)!r}; expected a suffix {' or '.join(kinds)}")
     if kind == ".mp4" and not FFMpegWriter.isAvailable():
         raise ExperimentError("an .mp4 animation requires ffmpeg, which is not installed. Install it, or write a .gif")
-    return FFMpegWriter(fps=fps) if kind == ".mp4" else PillowWriter(fps=fps)
+    return kind
+
+
+def _show_frames(animation: AnimationFigure, result: "Result", frames: "Frames") -> Iterator[None]:
+    """Update the figure to one frame after the other, and at the end several times to the last."""
+    last = len(frames.record) - 1
+    for number in [*range(last), *[last] * _LAST]:
+        _show(animation, result, frames, number)
+        yield
+
+
+def _write_video(figure: "Figure", shown: Iterator[None], fps: int, path: Path) -> None:
+    from matplotlib.animation import FFMpegWriter
+
+    writer = FFMpegWriter(fps=fps)
+    with writer.saving(figure, str(path), _DPI):
+        for _ in shown:
+            writer.grab_frame()
+
+
+def _write_gif(figure: "Figure", shown: Iterator[None], fps: int, path: Path) -> None:
+    """Write a GIF image with one palette for all frames.
+
+    The writer of matplotlib leaves colors to Pillow, which makes a palette for each frame and dithers. Then hardly any
+    pixel stays equal from frame to frame, and files are several times as large.
+    """
+    from PIL import Image
+
+    images = []
+    for _ in shown:
+        pixels = BytesIO()
+        figure.savefig(pixels, format="png", dpi=_DPI)
+        images.append(Image.open(pixels).convert("RGB"))
+    # The most distant colors of a frame, not the most frequent ones: those of the color bars are few pixels.
+    palette = images[len(images) // 2].quantize(256, method=Image.Quantize.MAXCOVERAGE)
+    colors = np.array(palette.getpalette()).reshape(-1, 3)
+    colors[colors.min(axis=1) > 245] = 255  # means of the background and light pixels
+    palette.putpalette(colors.ravel().tolist())
+    first, *others = (image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images)
+    first.save(path, format="GIF", save_all=True, append_images=others, duration=int(1000 / fps), loop=0)
 
 
 def _set_up(result: "Result", frames: "Frames") -> AnimationFigure:
@@ -211,7 +249,7 @@ def _set_up_graph(ax: Any, result: "Result", frames: "Frames") -> tuple[Any, Any
         label = "total variation between a\ndevice and its neighbors"
         add_color_bar(ax, devices, label, (1.02, 0.54, 0.03, 0.42))
     if volume.any():
-        add_color_bar(ax, links, "bytes over a link\nsince the last frame", (1.02, 0.02, 0.03, 0.42), unit="B")
+        add_color_bar(ax, links, "plain bytes over a link\nsince the last frame", (1.02, 0.02, 0.03, 0.42), unit="B")
     sampled = "" if n == result.topology.clients else f", {n:,} of {count(result.topology.clients, 'device')}"
     ax.set_title(f"communication graph{sampled}", fontsize=9.5, loc="left")
     return devices, links

@@ -127,7 +127,13 @@ def _read_gtv(result: "Result") -> ColorScale:
 
 def _read_bytes(result: "Result") -> ColorScale:
     volume = result.ledger.bytes.astype(np.float64)
-    return ColorScale(volume + volume[result.topology.mirror], "bytes over a link,\nboth directions", unit="B")
+    return ColorScale(volume + volume[result.topology.mirror], "plain bytes over a link,\nboth directions", unit="B")
+
+
+def _read_link_weights(result: "Result") -> ColorScale:
+    unknown = np.full(len(result.topology.indices), np.nan)
+    values = unknown if result.link_weights is None else result.link_weights
+    return ColorScale(values, "estimated weight of a link\n(1: usual difference)")
 
 
 DEVICES: Mapping[str, Callable[["Result"], ColorScale]] = {
@@ -136,4 +142,8 @@ DEVICES: Mapping[str, Callable[["Result"], ColorScale]] = {
     "ratio": _read_ratio,
     "group": _read_group,
 }
-LINKS: Mapping[str, Callable[["Result"], ColorScale]] = {"gtv": _read_gtv, "bytes": _read_bytes}
+LINKS: Mapping[str, Callable[["Result"], ColorScale]] = {
+    "gtv": _read_gtv,
+    "bytes": _read_bytes,
+    "weight": _read_link_weights,
+}

@@ -196,7 +196,7 @@ def _halve(axis: Any) -> None:
     formatter = axis.get_major_formatter()
     fixed = type(formatter) is FixedFormatter
     remaining = [i for i, place in enumerate(places) if low <= place <= high][::2]
-    texts = [formatter.seq[i] if i < len(formatter.seq) else "" for i in remaining] if fixed else []
     axis.set_major_locator(FixedLocator([places[i] for i in remaining]))
     if fixed:
+        texts = [formatter.seq[i] if i < len(formatter.seq) else "" for i in remaining]
         axis.set_major_formatter(FixedFormatter(texts))

@@ -292,11 +292,13 @@ def _lower_legend(ax: "Axes", preset: FigureStyle) -> None:
     wide, tall = figure.get_size_inches()
     handles, labels = legend.legend_handles, [text.get_text() for text in legend.get_texts()]
     size = legend.get_texts()[0].get_fontsize() if labels else None
+    title = legend.get_title().get_text() or None
     for columns in (3, 2, 1):
         legend = ax.legend(
             cast(Any, handles), labels, loc="upper left", ncols=columns, fontsize=size, frameon=False,
             bbox_to_anchor=(box.x0 / wide, (box.y0 - 0.02) / tall), bbox_transform=figure.transFigure,
-            borderaxespad=0.0, borderpad=0.0, columnspacing=1.0, handletextpad=0.4, handlelength=1.4,
+            borderaxespad=0.0, borderpad=0.0, columnspacing=1.0, handletextpad=0.4, handlelength=1.4, title=title,
+            title_fontsize=size, alignment="left",
         )  # fmt: skip
         if legend.get_window_extent().width <= (wide - 2 * _PAD) * figure.dpi:
             break

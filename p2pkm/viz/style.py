@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # Okabe and Ito, "Color Universal Design" (2008), without yellow, which has too little contrast on white.
 CATEGORIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D31")
 BLUE, ORANGE, GREEN, RED, GRAY, PALE, INK = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#9A9A9A", "#EFEFEF", "#222222"
+MARKERS = "osD^vP*Xd<>h"  # of series, which differ in print, too
 NONE = "#C4C4C4"  # cells of a map without a value: a gray that is distinct from white and from all colors of viridis
 DPI = 120
 BARS = 100  # devices; above, bars are replaced by steps
@@ -218,6 +219,24 @@ def is_wide(values: Floats, factor: float = _WIDE) -> bool:
     """Return whether the largest of the positive values is more than `factor` times the smallest."""
     positive = values[np.isfinite(values) & (values > 0)]
     return len(positive) > 0 and float(positive.max()) > factor * float(positive.min())
+
+
+def scale_axis(axis: Any, values: Floats, factor: float = _WIDE) -> None:
+    """Make an axis logarithmic if positive values span more than `factor`; one with zeros is linear below the others.
+
+    An axis with negative values remains linear.
+    """
+    from matplotlib.ticker import LogLocator
+
+    if len(values) == 0 or values.min() < 0 or not is_wide(values, factor):
+        return
+    least = float(values[values > 0].min())
+    if values.min() == 0:
+        getattr(axis.axes, f"set_{axis.axis_name}scale")("symlog", linthresh=least, linscale=0.5)
+    else:
+        getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
+        axis.set_major_locator(LogLocator(subs=choose_steps(least, float(values.max()))))
+    format_tick_labels(axis)
 
 
 def scale_colors(values: Floats, factor: float = _WIDE) -> "Normalize":

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -58,7 +59,8 @@ def main() -> int:
         parser.error(f"unknown row {unknown[0]!r}; expected some of {', '.join(ROWS)}")
     names = options.rows or list(ROWS)
     if options.json:
-        print(json.dumps([figure for name in names for figure in find(name)(options.quick)]))
+        figures = [figure for name in names for figure in find(name)(options.quick)]
+        print(json.dumps([figure._replace(note=add_kernels(figure.note)) for figure in figures]))
         return 0
     failed, figures = [], []
     with versions.check_out(options.against) as home:
@@ -94,13 +96,27 @@ def compare(name: str, options: argparse.Namespace, home: Path) -> list[Figure] 
 def measure(name: str, quick: bool, home: Path | None = None) -> list[Figure] | None:
     """Measure a row in a new process, which starts in the folder of its packages; None if that fails."""
     command = [sys.executable, "-m", "tests.benchmarks", name, "--json", *(["--quick"] if quick else [])]
-    environment = os.environ | dict.fromkeys(_THREADS, str(ROWS[name][1]))
+    # Nothing compiles beside what is measured.
+    environment = os.environ | dict.fromkeys(_THREADS, str(ROWS[name][1])) | {"P2PKM_COMPILE_AHEAD": "0"}
     if home is not None:
         environment["PYTHONPATH"] = str(home)
     done = subprocess.run(
         command, env=environment, cwd=home, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False
     )
     return None if done.returncode else [Figure(*figure) for figure in json.loads(done.stdout.splitlines()[-1])]
+
+
+def add_kernels(note: str) -> str:
+    """Return the note of a figure with the kernels that were used, unless it names them."""
+    if "kernels" in note:
+        return note
+    state = "compiled" if "p2pkm.kernels.numba" in sys.modules else "as new processes select them"
+    # A version that is measured with --against may lack the mark.
+    with suppress(ImportError):
+        from p2pkm.kernels.background import is_marked
+
+        state += ", compiled in the cache" if is_marked("float64") else ", not all compiled in the cache"
+    return f"{note}; kernels: {state}" if note else f"kernels: {state}"
 
 
 def describe_machine(quick: bool) -> str:

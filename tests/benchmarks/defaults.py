@@ -1,16 +1,14 @@
 """Which default of GTVMin is right everywhere: ``python -m tests.benchmarks.defaults [--seeds 3] [--only WORD]``.
 
-Over configurations of data, graph, partition and size: the mean cost ratio to central k-means, that of the worst device
-of any seed, the mean ratio of the start, bytes and rounds of
+Over configurations of data, graph, partition and size, in which devices have points of one clustering: the mean cost
+ratio to central k-means, that of the worst device of any seed, the mean ratio of the start, bytes and rounds of
 
-* default: ``gtvmin`` as it is by default: coupling rehearsal, relaxation auto, accept test, over tree summaries,
-  messages of integers;
-* real: the default with real numbers;
-* earlier: the default before that: coupling 30, relaxation 1.5, no accept test, over flooded summaries;
-* rule: coupling auto instead of the rehearsal;
-* bare: the default without the accept test;
-* rows: the default from `rows:least=2`;
-* jacobi, jacobi-integers, async, async-real: the default with another schedule, and with the other kind of numbers.
+* default: ``gtvmin`` as it is by default: the choice of the coupling, over tree summaries;
+* strong: coupling strong, messages of integers; real: the same with real numbers;
+* relaxed: coupling strong with relaxation auto;
+* rows: coupling strong from `rows:least=2`;
+* jacobi, jacobi-integers, async, async-real: coupling strong with another schedule, and with the other kind of numbers;
+* earlier: coupling 30, relaxation 1.5, over flooded summaries.
 
 Below each of them the totals: how many configurations end worse than their start by more than .002, the largest mean,
 the largest worst device.
@@ -28,7 +26,6 @@ import numpy as np
 from p2pkm import simulate
 from p2pkm.core.cache import shared_cache
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.config import record_defaults
 from tests.support.prepare import prepare
 
 GRAPHS = ("ring 10", "ring 32", "ring 100", "ring 300", "path 32", "path 60", "path 100", "grid 100", "barbell 40",
@@ -45,19 +42,20 @@ CASES = [  # data, graph and devices, partition
     *(("wine", graph, skew) for graph in ("ring 10", "small-world 16", "star 16") for skew in (SKEWS[0], "iid")),
     *(("blobs:clusters=8", graph, SKEWS[0]) for graph in ("ring 100", "tree 31", "star 100", "path 60")),
 ]  # fmt: skip
+STRONG: dict[str, Any] = {"coupling": "strong"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
+    "strong": STRONG,
+    "real": STRONG | {"quantize": "none"},
+    "relaxed": STRONG | {"relaxation": "auto"},
+    "rows": STRONG | {"init": "rows:least=2"},
+    "jacobi": STRONG | {"schedule": "jacobi"},
+    "jacobi-integers": STRONG | {"schedule": "jacobi", "quantize": "rice"},
+    "async": STRONG | {"schedule": "async"},
+    "async-real": STRONG | {"schedule": "async", "quantize": "none"},
     "earlier": {"coupling": 30.0, "init": "flooded-summaries:candidates=5"},
-    "rule": {"coupling": "auto", "relaxation": "auto", "accept": True},
-    "bare": {"accept": False},
-    "rows": {"init": "rows:least=2"},
-    "real": {"quantize": "none"},
-    "jacobi": {"schedule": "jacobi"},
-    "jacobi-integers": {"schedule": "jacobi", "quantize": "rice"},
-    "async": {"schedule": "async"},
-    "async-real": {"schedule": "async", "quantize": "none"},
 }
-FIGURES = ("ratio_mean", "ratio_worst", "ratio_start", "excess_predicted", "coupling", "bytes", "wire_bytes", "rounds")
+FIGURES = ("ratio_mean", "ratio_worst", "ratio_start", "coupling", "bytes", "wire_bytes", "rounds")
 _WORSE = 2e-3  # than the start
 
 
@@ -67,9 +65,9 @@ def play(case: tuple[str, str, str], variant: str, seed: int) -> dict[str, Any]:
     graph, devices = place.split()
     experiment = RunOptions(data=data, graph=graph, devices=int(devices), partition=skew, seed=seed)
     ready = prepare(replace(experiment, **VARIANTS[variant]), 1)
-    run, numbers = ready.run, record_defaults(ready.experiment, ready.specs.method, ready.run).quantize
+    run, numbers = ready, ready.completed.quantize
     summary = simulate(
-        run.algorithm, run.topology, ready.shards, seed=seed, record_every=1000, quantize=numbers
+        run.algorithm, run.topology, ready.points, seed=seed, record_every=1000, quantize=numbers
     ).summary
     return {key: summary[key] for key in FIGURES}
 
@@ -84,7 +82,7 @@ def measure(cases: list[tuple[str, str, str]], variants: list[str], seeds: range
 
 def tabulate(rows: list[dict[str, Any]]) -> str:
     """Return a line for every configuration and variant, and the totals of every variant."""
-    lines = [f"{'configuration':52} {'variant':15} {'start':>7} {'mean':>7} {'device':>7} {'c':>6} {'expected':>8} "
+    lines = [f"{'configuration':52} {'variant':15} {'start':>7} {'mean':>7} {'device':>7} {'c':>6} "
              f"{'kB':>8} {'wire':>8} {'rounds':>6}"]  # fmt: skip
     totals: dict[str, list[tuple[float, ...]]] = {}
     for case, variant in dict.fromkeys((row["case"], row["variant"]) for row in rows):
@@ -97,7 +95,7 @@ def tabulate(rows: list[dict[str, Any]]) -> str:
         totals.setdefault(variant, []).append((change, mean["ratio_mean"], worst, rise, *sizes))
         lines.append(
             f"{case:52} {variant:15} {mean['ratio_start']:7.4f} {mean['ratio_mean']:7.4f} {worst:7.4f} "
-            f"{mean['coupling']:6.0f} {mean['excess_predicted']:8.5f} {mean['bytes'] / 1000:8.0f} "
+            f"{mean['coupling']:6.0f} {mean['bytes'] / 1000:8.0f} "
             f"{mean['wire_bytes'] / 1000:8.0f} {mean['rounds']:6.1f}"
         )
     for variant, found in totals.items():

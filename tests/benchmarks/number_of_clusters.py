@@ -202,8 +202,7 @@ def guess(
         stage = ChooseK(K_MAX, bounded_spanning_tree(ring.topology), lean=True)
         state = play(stage, ring, np.full((n, 1, points.shape[1]), np.inf), 1)[1]
         root = int(np.flatnonzero(state.table.counts)[0])
-        verdict, groups = state.verdict[root].tolist()
-        return Decision(int(state.chosen[0]), Verdict(verdict), groups), prefer(state.table.values)
+        return Decision(int(state.chosen[0]), Verdict(int(state.verdict[root]))), prefer(state.table.values)
     sent = summarize(ring.devices, np.minimum(ROWS, np.maximum(1, ring.devices.sizes // 2)))
     rows, key = Rows.of(sent.flat()[:, 1:]), ring.devices.shared_key
     table = tabulate(kernels, key, rows, K_MAX)

@@ -2,8 +2,8 @@
 
 ``python -m tests.benchmarks.scale`` measures runs on 1 and 2 ranks (`scale_meter`), fits constants, compares their
 prediction for 4 ranks with a run on 4 ranks, and applies them to 100 million devices on 64 ranks: claims scale-* of
-docs/results. ``--write`` writes docs/results/scale.csv and the values that docs/results/scale.md cites. Needs Linux,
-``mpirun``, 3 GB and 3 minutes.
+docs/results. ``--write`` writes docs/results/scale.csv, from which docs/write_pages.py writes the values of the page.
+Needs Linux, ``mpirun``, 3 GB and 3 minutes.
 
 The constants of each phase are fitted by non-negative least squares of relative errors. The run on 4 ranks is not
 used for the fit.
@@ -14,7 +14,6 @@ import csv
 import json
 import math
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -88,7 +87,6 @@ _UNITS = {
 }
 # Constants below this, in bytes or microseconds, are not listed.
 _LEAST = 1e-3
-_MARK = re.compile(r"(\{result\}`)[^`<]+?(\s*<(scale-[\w.-]+)>`)")
 _DOCS = Path(__file__).resolve().parents[2] / "docs" / "results"
 _MACHINE = "2 virtual cores (Zen 4), 24 GB"
 Constants = dict[tuple[str, str], dict[str, float]]
@@ -148,8 +146,8 @@ def measure(graph: str, ranks: int, n: int, share: float, rounds: int = ROUNDS) 
         command = [
             find_launcher(), "-n", str(ranks), sys.executable, "-m", "tests.benchmarks.scale_meter", folder,
             "--devices", str(n), "--data", f"{folder}/points.npy", "--partition", "blocks", "--dtype", "float32",
-            "--clusters", str(CLUSTERS), "--graph", graph, "--rounds", str(rounds), "--all-rounds",
-            "--no-baselines", "--no-plot", "--quiet", "--out", "none",
+            "--clusters", str(CLUSTERS), "--algorithm", "gtvmin:coupling=strong", "--graph", graph,
+            "--rounds", str(rounds), "--all-rounds", "--no-baselines", "--no-plot", "--quiet", "--out", "none",
         ]  # fmt: skip
         threads = dict.fromkeys(("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         environment = os.environ | threads | {"FIRST_SHARE": str(share)}
@@ -226,7 +224,7 @@ def depth(graph: str, n: int) -> float:
 def count_turns(graph: str, n: int, known: Rank) -> dict[str, float]:
     """Estimate the exchanges of n devices: those of a known run, and 4 more for each further layer of the tree."""
     deeper = 4 * (depth(graph, n) - depth(graph, int(known.sizes["total"])))
-    return {phase: turns + deeper * (phase in {"initialization", "acceptance"}) for phase, turns in known.turns.items()}
+    return known.turns | {"initialization": known.turns["initialization"] + deeper}
 
 
 def _sides(n: int) -> tuple[int, int]:
@@ -251,15 +249,11 @@ class Table:
         self.rows.append({"id": f"{claim}.{number}", **name, "value": value, "unit": unit, **origin})
 
     def write(self, folder: Path) -> None:
-        """Write the table, and its values into the page that cites them."""
+        """Write the table; ``python docs/write_pages.py`` then writes its values into the pages."""
         with (folder / "scale.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(self.rows[0]), lineterminator="\n")
             writer.writeheader()
             writer.writerows(self.rows)
-        values = {row["id"]: row["value"] for row in self.rows}
-        page = folder / "scale.md"
-        text = page.read_text(encoding="utf-8")
-        page.write_text(_MARK.sub(lambda mark: f"{mark[1]}{values[mark[3]]}{mark[2]}", text), encoding="utf-8")
 
     def __str__(self) -> str:
         widths = {"id": 20, "row": 50, "statistic": 44, "value": 1}
@@ -277,7 +271,7 @@ def show(value: float, quantity: str) -> str:
 def main() -> int:
     """Measure, fit, compare and apply."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--write", action="store_true", help="write docs/results/scale.csv and the values of its page")
+    parser.add_argument("--write", action="store_true", help="write docs/results/scale.csv")
     parser.add_argument("--dump", type=Path, help="file of raw measurements; read instead of measured, if it exists")
     options = parser.parse_args()
     runs = _measure_all(options.dump)

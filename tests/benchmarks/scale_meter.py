@@ -20,7 +20,7 @@ from p2pkm.core.allocator import retain_freed_memory
 # Bytes that a rank receives: tables of halo devices and sparse messages, both between devices; and those of the
 # simulator itself: values of halo devices for records, arrays that rank 0 broadcasts, rows gathered from all ranks.
 RECEIVED = ("tables", "sparse", "uncounted", "broadcast", "gathered")
-PHASES = ("start", "preparation", "setup", "initialization", "rounds", "acceptance", "records", "closing")
+PHASES = ("start", "preparation", "setup", "initialization", "rounds", "records", "closing")
 POINTS = 1_000_000
 _KINDS = {"Recv": "uncounted", "Bcast": "broadcast", "Gatherv": "gathered", "Allgatherv": "gathered"}
 _TAGGED = 3  # arguments of a call with a tag
@@ -135,12 +135,13 @@ class MeteredMPI:
 def install(meter: Meter) -> None:
     """Connect the meter with the modules of the program, and lower the limits."""
     from p2pkm.engine import loop, run_job
+    from p2pkm.experiments import worker
     from p2pkm.metrics import cost_ratio, final_labels, monitor
     from p2pkm.network import mpi
 
     cost_ratio._PRICED = final_labels._LABELED = final_labels._PROFILED = POINTS
     cost_ratio._REMEMBERED = monitor._REMEMBERED = 0
-    begin_mpi, place, job, stage = mpi._start, run_job.place, run_job.run_for_root, loop.run_stage
+    begin_mpi, place, job, stage = mpi._start, run_job.place, worker.play, loop.run_stage
     record, assemble = monitor.Monitor.record, mpi.SparseRouter.assemble
 
     def start() -> Any:
@@ -163,7 +164,7 @@ def install(meter: Meter) -> None:
         return job(*arguments)
 
     def run_stage(*arguments: Any, **named: Any) -> Any:
-        meter.enter("rounds" if named["is_method_stage"] else "acceptance" if arguments[0].after else "initialization")
+        meter.enter("rounds" if named["is_method_stage"] else "initialization")
         result = stage(*arguments, **named)
         meter.enter("closing")
         return result
@@ -180,7 +181,8 @@ def install(meter: Meter) -> None:
 
     monitor.Monitor.record = record_round  # type: ignore[method-assign]
     mpi.SparseRouter.assemble = assemble_received  # type: ignore[method-assign]
-    mpi._start, run_job.place, run_job.run_for_root, loop.run_stage = start, place_devices, run_whole, run_stage
+    mpi._start, run_job.place, loop.run_stage = start, place_devices, run_stage
+    run_job.play = worker.play = run_whole
     for name in ("exchange", "deliver"):
         setattr(mpi.MPINetwork, name, _count_turns(getattr(mpi.MPINetwork, name), meter))
 

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -39,27 +41,40 @@ def measure_simulate(quick: bool) -> list[Figure]:
 
     seconds = [1e3 * each for each in _clock(run, 2 if quick else _TRIALS)]
     what = "simulate, 16 devices on a ring, 16 clusters, default start, baselines, warm"
-    return [of_trials(what, seconds, ("ms", "at most", 25.0), "compiled kernels, processor time")]
+    return [
+        of_trials(what, seconds, ("ms", "at most", 25.0), "compiled kernels, processor time"),
+        _measure_plain(what, run, 2 if quick else _TRIALS),
+    ]
 
 
 def measure_script(quick: bool) -> list[Figure]:
-    """Return the processor time of a run without baselines and acceptance test, over 100 seeds, and its shares."""
+    """Return the processor time of a run without baselines, over 100 seeds, and its shares."""
     import p2pkm
 
     graph, shards = _deal()
-    method, seeds = p2pkm.GTVMin(16, accept=False), iter(range(1000))
+    method, seeds = p2pkm.GTVMin(16, coupling="strong"), iter(range(1000))
 
     def run() -> None:
         p2pkm.simulate(method, graph, shards, seed=next(seeds), baselines=False, progress=False)
 
     count = 5 if quick else 100
     seconds = [1e3 * each for each in _clock(run, count)]
-    what = f"simulate, 16 devices on a ring, 16 clusters, no baselines, no acceptance test, {count} seeds"
+    what = f"simulate, 16 devices on a ring, 16 clusters, coupling strong, no baselines, {count} seeds"
     shares = sample(lambda: [run() for _ in range(count)], _PARTS)
     return [
         of_trials(what, seconds, ("ms", "", 0.0), "compiled kernels, processor time of a run"),
+        _measure_plain(what, run, 5 if quick else 20),
         *(Figure(f"{what}: {part}", 100.0 * share, "%") for part, share in shares.items()),
     ]
+
+
+def _measure_plain(what: str, run: Callable[[], None], trials: int) -> Figure:
+    """Return the processor time of a run with the kernels that it has before they are compiled."""
+    with patch.dict(os.environ, NUMBA_DISABLE_JIT="1"):
+        seconds = [1e3 * each for each in _clock(run, trials)]
+    return of_trials(
+        f"{what}: kernels not compiled", seconds, ("ms", "", 0.0), "NumPy kernels, processor time of a run"
+    )
 
 
 def _deal() -> tuple[Any, Any]:
@@ -75,25 +90,26 @@ def _deal() -> tuple[Any, Any]:
 
 
 def measure_start(quick: bool) -> list[Figure]:
-    """Return how many times longer the first command takes in one process than the imports that it could not avoid."""
-    run = [sys.executable, "-m", "p2pkm", "--graph", "ring", "--no-plot", "--force", "--out"]
+    """Return how many times longer a short command takes in one process than the imports that it could not avoid."""
+    run = [sys.executable, "-m", "p2pkm", "--graph", "ring", "--data", "grid16", "--no-plot", "--force", "--out"]
     imports = [sys.executable, "-c", _IMPORTS]
     with tempfile.TemporaryDirectory() as folder:
         pairs = [(watch([*run, f"{folder}/run"])[0], watch(imports)[0]) for _ in range(2 if quick else _PAIRS + 1)][1:]
     own, other = (median(times) for times in zip(*pairs, strict=True))
-    what = f"python -m p2pkm --graph ring --no-plot, one process, over {_IMPORTS}"
+    what = f"python -m p2pkm --graph ring --data grid16 --no-plot, one process, over {_IMPORTS}"
     return [of_trials(what, [a / b for a, b in pairs], ("x", "at most", 1.3), f"{show(own)} against {show(other)}")]
 
 
 def measure_program(quick: bool) -> list[Figure]:
-    """Return how many times longer the first command takes on 16 ranks than imports that every rank needs."""
+    """Return how many times longer a short command takes on 16 ranks than imports that every rank needs."""
     ranks = [find_launcher(), "-n", "4" if quick else "16", sys.executable]
-    run = [*ranks, "-m", "p2pkm", "--graph", "ring", "--no-plot", "--force", "--out"]
+    run = [*ranks, "-m", "p2pkm", "--graph", "ring", "--data", "grid16", "--no-plot", "--force", "--out"]
     floor = [*ranks, "-c", _RANK_IMPORTS]
     with tempfile.TemporaryDirectory() as folder:
         pairs = [(watch([*run, f"{folder}/run"])[0], watch(floor)[0]) for _ in range(2 if quick else _PAIRS + 1)][1:]
     program, imports = (median(times) for times in zip(*pairs, strict=True))
-    what = f"mpirun -n {ranks[2]} python -m p2pkm --graph ring --no-plot over import of numpy and MPI, and a barrier"
+    command = f"mpirun -n {ranks[2]} python -m p2pkm --graph ring --data grid16 --no-plot"
+    what = f"{command} over import of numpy and MPI, and a barrier"
     note = f"{show(program)} against {show(imports)}"
     return [of_trials(what, [a / b for a, b in pairs], ("x", "at most", 2.5), note)]
 

@@ -46,7 +46,7 @@ def measure(case: str, init: str, seed: int) -> tuple[float, float, int]:
     points, labels = draw(seed)
     owner = iid(len(points), n, seed=seed) if alpha is None else dirichlet(labels, n, alpha=alpha, seed=seed)
     shards = p2pkm.Shards.deal(points, owner, devices=n)
-    # with a coupling that is given neither rehearsal nor acceptance test add their bytes to those of the start
+    # With a coupling that is given no choice of the coupling adds its bytes to those of the start.
     method = p2pkm.GTVMin(k, init=init, coupling=30)
     start = p2pkm.simulate(method, graph(n), shards, rounds=0, seed=seed, baselines=False)
     central = KMeans(k, n_init=20, tol=1e-8, max_iter=1000, random_state=seed).fit(points).inertia_

@@ -1,4 +1,4 @@
-"""Quality and encoded bytes of GTVMin with integers, of tree Lloyd and of FKM: claim encoded-runs of docs/results.
+"""Quality and bytes of GTVMin with integers and sparse messages, tree Lloyd, FKM: claim encoded-runs of docs/results.
 
 ``python -m tests.benchmarks.wire_bytes [--first 0] [--seeds 12]``
 """
@@ -45,6 +45,7 @@ def fifty(seed: int) -> tuple[Any, Any, Any, int]:
 
 def list_runs() -> list[tuple[str, Any, Any, Deal, dict[str, Any]]]:
     """Return name, method, graph, division of points and options of every row."""
+    # Over-relaxation is refused with sparse messages, so the run without them is made without it, too.
     ring, small = topologies.ring(10), topologies.small_world(10, degree=4, seed=0)
     rice = {"quantize": "rice"}
     best = p2pkm.GTVMin(16, coupling=30, init=LEAN, relaxation="auto")
@@ -79,6 +80,14 @@ def list_runs() -> list[tuple[str, Any, Any, Deal, dict[str, Any]]]:
             ring,
             digits,
             rice,
+        ),
+        *(
+            (name, p2pkm.GTVMin(10, coupling=30, init=LEAN, relaxation=1.0), ring, digits, options)
+            for name, options in {
+                "gtvmin, real numbers, digits": {"quantize": "none"},
+                "gtvmin, topk, digits": {"compress": "topk:share=0.1"},
+                "gtvmin, randomk, digits": {"compress": "randomk:share=0.1"},
+            }.items()
         ),
         ("treelloyd, digits, k = 10", p2pkm.TreeLloyd(10), ring, digits, {}),
         ("treelloyd, digits, k = 50", p2pkm.TreeLloyd(50), ring, digits, {}),

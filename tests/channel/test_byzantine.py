@@ -1,7 +1,9 @@
 """Byzantine devices: who they are, what they say, and that tables which are none are never used."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
+from itertools import product
 
 import networkx as nx
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import ConvergenceWarning
 
 import p2pkm
 import topologies
@@ -28,9 +31,10 @@ from p2pkm.network.local import LocalNetwork
 from tests.support.methods import METHODS, build
 from tests.support.play_rounds import arrange
 from tests.support.run_cli import here, solve
+from tests.support.sampling import thin
 
 KINDS = ("random", "flip", "drift", "nan", "collude")
-MUTE = ("local", "coreset", "mufc", "private", "feddp", "treelloyd", "fedlloyd")
+MUTE = ("local", "coreset", "mufc", "private", "feddp", "treelloyd", "fedlloyd", "ditto")
 POINTS = [np.array([[0.0, 0.0], [2.0, 4.0]]), np.array([[1.0, 1.0]]), np.array([[9.0, 3.0], [0.0, 7.0]])]
 
 
@@ -53,7 +57,7 @@ def lies(kind, *, liars=(1,), says=MessageContent.CENTROIDS, **more):
         p2pkm.GTVMin,
         *facts,
         content=says,
-        method_started=[True],
+        method_started=True,
         **more,
     )
     return told, table.devices
@@ -136,7 +140,7 @@ def test_before_the_method_devices_are_honest_unless_all_stages_are_asked_for():
     told, devices = lies("flip")
     messages = said(TRUTH)
     for stages in ("method", "all"):
-        early = replace(told, method_started=[], spec=Byzantine(1, kind="flip", stages=stages))
+        early = replace(told, method_started=False, spec=Byzantine(1, kind="flip", stages=stages))
         assert (send(early, messages, devices) is messages) == (stages == "method")
 
 
@@ -148,7 +152,8 @@ def test_box_and_mean_are_those_of_all_points():
 
 
 def test_the_note_names_the_first_ten():
-    (one,), (many,) = note_byzantine(np.array([3])), note_byzantine(np.arange(12))
+    topology = p2pkm.Topology.from_graph(topologies.ring(12))
+    (one,), (many,) = (note_byzantine(ids, topology) for ids in (np.array([3]), np.arange(12)))
     assert one.startswith("1 device is Byzantine (3)")
     assert many.startswith("12 devices are Byzantine (0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more)")
 
@@ -266,8 +271,7 @@ def test_over_some_edges_only_those_who_hear_a_refused_table_are_counted():
     assert (inbox.slots < 0).all()
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in MUTE])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "name"), thin(product(KINDS, [name for name in METHODS if name not in MUTE]), 9))
 def test_every_method_runs_among_liars_and_scores_the_honest(name, kind):
     graph = None if needs_hub(build(name, 4)) else topologies.small_world(9, degree=4, rewire=0.2, seed=1)
     result = p2pkm.simulate(build(name, 4), graph, deal(9), rounds=4, seed=3, byzantine=f"2:kind={kind}")
@@ -289,21 +293,29 @@ def test_a_method_without_rows_to_lie_about_is_refused(name):
 
 
 @pytest.mark.parametrize(
-    "seeding",
-    [
-        "leader",
-        "flooded-summaries",
-        "flooded-summaries:hops=1,candidates=2",
-        "tree-summaries",
-        "rows",
-        "d2-sampling",
-        "bounding-box",
-    ],
+    ("kind", "seeding"),
+    thin(
+        product(
+            KINDS,
+            [
+                "leader",
+                "flooded-summaries",
+                "flooded-summaries:hops=1,candidates=2",
+                "tree-summaries",
+                "rows",
+                "d2-sampling",
+                "bounding-box",
+            ],
+        ),
+        6,
+    ),
 )
-@pytest.mark.parametrize("kind", KINDS)
 def test_every_seeding_lives_with_lies_in_all_stages(seeding, kind):
-    result = p2pkm.simulate(p2pkm.GTVMin(4, init=seeding), topologies.ring(9), deal(9), rounds=3, seed=3,
-                            byzantine=f"2:kind={kind},stages=all")  # fmt: skip
+    # A leader that sends NaN leaves all others without centroids.
+    fails = (seeding, kind) == ("leader", "nan")
+    with pytest.warns(ConvergenceWarning, match="7 of 7 devices") if fails else nullcontext():
+        result = p2pkm.simulate(p2pkm.GTVMin(4, init=seeding), topologies.ring(9), deal(9), rounds=3, seed=3,
+                                byzantine=f"2:kind={kind},stages=all")  # fmt: skip
     assert not np.isnan(result.centroids).any()
 
 

@@ -30,9 +30,10 @@ from tests.support.methods import METHODS, build
 from tests.support.play_rounds import arrange
 from tests.support.run_cli import SMALL, here, solve, there
 from tests.support.run_cli import ranks as launch
+from tests.support.sampling import thin
 from tests.support.server import clients_of
 
-REFUSED = {"coreset", "mufc", "local", "private", "feddp", "treelloyd", "fedlloyd"}
+REFUSED = {"coreset", "mufc", "local", "private", "feddp", "treelloyd", "fedlloyd", "ditto"}
 RNG = np.random.default_rng(4)
 SHARDS = p2pkm.Shards.from_list([RNG.normal(5.0 * RNG.integers(0, 3, (9, 1)), 1.0, (9, 2)) for _ in range(6)])
 GRAPH = topologies.ring(6)
@@ -57,7 +58,7 @@ def test_what_neighbors_hold_is_decoded_from_the_counted_bits(monkeypatch, code)
     checked, usual = [], quantization.Quantizer.outgoing
 
     def count(self, messages, context):
-        before = self.snapshot()["last"]
+        before = self._references.tables
         found = usual(self, messages, context)
         if before is not None:
             step = self.grid(context.devices, context.state).step
@@ -111,7 +112,7 @@ def test_neighbors_know_the_first_table_unless_each_device_starts_by_itself():
     assert stage_of(shared, "gtvmin", "bytes") == stage_of(own, "gtvmin") == 12 * 3 * 2 * 8
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - REFUSED))
+@pytest.mark.parametrize("name", thin(sorted(set(METHODS) - REFUSED), 3))
 def test_every_other_method_sends_fewer_bytes(name):
     found = run(name, rounds=3)
     assert found.summary["wire_bytes"] < found.summary["bytes"]
@@ -126,7 +127,9 @@ def test_every_other_method_sends_fewer_bytes(name):
 @pytest.mark.parametrize("name", sorted(set(METHODS) - REFUSED))
 def test_quality_hardly_changes(name):
     graph = None if needs_hub(build(name, 3)) else GRAPH
-    exact, found = (p2pkm.simulate(build(name, 3), graph, SHARDS, rounds=30, quantize=one) for one in (None, "rice"))
+    # With rice codes, which cannot be combined with its choice, gtvmin would take another coupling.
+    spec = "gtvmin:coupling=strong" if name == "gtvmin" else name
+    exact, found = (p2pkm.simulate(spec, graph, SHARDS, clusters=3, rounds=30, quantize=one) for one in (None, "rice"))
     assert found.summary["ratio_mean"] == pytest.approx(exact.summary["ratio_mean"], rel=0.02)
 
 
@@ -179,7 +182,7 @@ def wake(algorithm, agreed, devices, *, before=(), **options):
     quantizer = quantization.Quantizer(spec=Quantization("rice", **options))
     quantizer.start([one._replace(algorithm=one.algorithm or algorithm) for one in stages], devices, None)
     quantizer = quantizer.begin(stages[-1], closing=True)
-    quantizer.restore({"agreed": agreed, "last": None})
+    quantizer._agreed = agreed
     return quantizer
 
 
@@ -192,7 +195,7 @@ class Moved(NamedTuple):
 
     centroids: np.ndarray
     converged: np.ndarray = np.zeros(3, bool)
-    rehearsed: np.ndarray = np.zeros((0, 1))
+    coupling: np.ndarray = np.zeros(0)
 
 
 def coded(steps):
@@ -315,23 +318,23 @@ def test_on_the_grid_silence_is_the_end_only_once_every_device_has_converged():
         assert found == [ending, "oscillating", ""]
 
 
-def test_the_grid_follows_what_was_agreed_on_the_rehearsed_coupling_and_the_weight_of_all_points():
+def test_the_grid_follows_what_was_agreed_on_the_estimated_coupling_and_the_weight_of_all_points():
     devices = arrange([np.ones((6, 2)), np.zeros((4, 2))], [(0, 1)]).devices
 
-    usual, rehearsed = (wake(p2pkm.GTVMin(2, **coupling), np.full((2, 3), 4.0), devices)
-                        for coupling in ({"alpha": 1.0}, {"coupling": "rehearsal"}))  # fmt: skip
+    usual, estimated = (wake(p2pkm.GTVMin(2, **coupling), np.full((2, 3), 4.0), devices)
+                        for coupling in ({"alpha": 1.0}, {"coupling": "bayes"}))  # fmt: skip
     step = usual.grid(devices, None).step
-    usual.restore({"agreed": np.full((2, 3), 9.0), "last": None})  # a resumed run learns it once the stage has begun
+    usual._agreed = np.full((2, 3), 9.0)  # a resumed run learns it once the stage has begun
     assert_array_equal(usual.grid(devices, None).step, 1.5 * step)
     assert (usual.grid(replace(devices, total_weight=0.1), None).step < 1.5 * step).all()
-    weak, strong = (rehearsed.grid(devices, Moved(None, rehearsed=np.full((2, 1), c))).step for c in (0.5, 50.0))
+    weak, strong = (estimated.grid(devices, Moved(None, coupling=np.full(2, c))).step for c in (0.5, 50.0))
     assert_array_equal(weak, 64.0 * strong)
     fixed = wake(p2pkm.GTVMin(2), np.full((2, 3), 9.0), devices, bits=5, threshold=4)
     grid = fixed.grid(devices, None)
     assert (grid.step.tolist(), grid.threshold, grid.rice) == ([3.0 / 32.0] * 2, 4, True)
 
 
-@pytest.mark.parametrize("name", ["gtvmin", "admm", "consensus", "gossip", "fkm"])
+@pytest.mark.parametrize("name", thin(["gtvmin", "admm", "consensus", "gossip", "fkm"], 4))
 @pytest.mark.parametrize(
     "points",
     [
@@ -408,4 +411,4 @@ def test_devices_of_too_few_points_are_left_out_of_the_total_variance(least, wan
     table = arrange([np.ones((m, 1)) for m in (1, 2, 3)] + [[]], [(0, 1), (1, 2), (2, 3)])
     devices = replace(table.devices, min_count=least)
     state = TotalVariance(1, build_spanning_tree(table.topology)).initial_state(devices, None)
-    assert state.moments[:, 0].tolist() == wanted
+    assert state.totals[:, 0].tolist() == wanted

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import shlex
 import sys
 import tomllib
@@ -16,7 +17,7 @@ import topologies
 from p2pkm.channel.pipeline import Channel, StageChannel, plan_channel
 from p2pkm.channel.registry import TRANSFORMS, PluginTransforms, find
 from p2pkm.channel.transform import SCALING, Context, Order, Transform
-from p2pkm.core.errors import ExperimentError
+from p2pkm.core.errors import ContractError, ExperimentError
 from p2pkm.core.messages import DenseMessages
 from p2pkm.core.spec import Spec
 from p2pkm.core.traits import MessageContent
@@ -44,11 +45,11 @@ def run(method, graph, **more):
 
 def test_the_list_has_its_order_whatever_the_order_of_the_registry(monkeypatch):
     order = ["suppression", "noise", "byzantine", "disclosure", "faults", "rejection"]
-    assert [kind.name for kind, _ in plan_channel(ALL, p2pkm.GTVMin(3)).parts] == order
+    assert [kind.name for kind, _ in plan_channel(ALL).parts] == order
     backwards = dict(reversed(TRANSFORMS.items()))
     monkeypatch.setattr("p2pkm.channel.registry.TRANSFORMS", backwards)
-    assert [kind.name for kind, _ in plan_channel(ALL, p2pkm.GTVMin(3)).parts] == order
-    assert [kind.name for kind, _ in plan_channel({}, None).parts] == ["suppression", "disclosure", "rejection"]
+    assert [kind.name for kind, _ in plan_channel(ALL).parts] == order
+    assert [kind.name for kind, _ in plan_channel({}).parts] == ["suppression", "disclosure", "rejection"]
     assert list(TRANSFORMS) == [find(name).name for name in TRANSFORMS]
 
 
@@ -70,13 +71,14 @@ def test_a_message_passes_all_that_act_one_after_the_other():
 
     channel = Channel([Digit("a", 1), Digit("b", 2, acts=False), Digit("c", 3)]).begin(Stage("s", None, 1), 0)
     table = arrange(POINTS, [(0, 1), (1, 2)])
-    sent = channel.send(lambda state, devices: DenseMessages(np.zeros((3, 1, 2)), np.ones(3)), None, table.devices)
+    sent = channel.send(lambda state, devices: DenseMessages(np.zeros((3, 1, 2)), np.ones(3, int)), None, table.devices)
     assert (sent.values == 13).all()
-    assert channel.receive(0, None, table.devices) == 13
+    # In reverse: the last one on the way out reads what it wrote.
+    assert channel.receive(0, None, table.devices) == 31
 
 
 def test_who_changes_an_encoded_table_declares_its_length_anew():
-    given = DenseMessages(np.ones((3, 1, 2)), np.ones(3), wire=np.array([3, 4, 5]))
+    given = DenseMessages(np.ones((3, 1, 2)), np.ones(3, int), wire=np.array([3, 4, 5]))
     table = arrange(POINTS, [(0, 1), (1, 2)])
 
     def send(change):
@@ -91,8 +93,63 @@ def test_who_changes_an_encoded_table_declares_its_length_anew():
 
     assert send(lambda messages: messages._replace(malformed=np.array([True, False, False]))) is given.wire
     assert send(lambda messages: messages._replace(values=2.0 * messages.values)) is None
-    assert send(lambda messages: messages._replace(rows=np.zeros(3))) is None
-    assert send(lambda messages: messages._replace(rows=np.zeros(3), wire=np.ones(3))).tolist() == [1, 1, 1]
+    assert send(lambda messages: messages._replace(rows=np.zeros(3, int))) is None
+    assert send(lambda messages: messages._replace(rows=np.zeros(3, int), wire=np.ones(3, int))).tolist() == [1, 1, 1]
+
+
+class Rounding(Transform):
+    """Round the coordinates of sent centroids."""
+
+    name, order, acts_on = "rounding", Order.PERTURB, (MessageContent.CENTROIDS,)
+
+    def __init__(self, *, digits=3):
+        self.digits = digits
+
+    def outgoing(self, messages, context):
+        return messages._replace(values=np.round(messages.values, self.digits))
+
+
+class ForgetsDigits(Rounding):
+    def __init__(self, *, digits):
+        super().__init__()
+        self.scale = 10.0**digits
+
+
+class Digits(ForgetsDigits):
+    def __init__(self, *, digits):
+        super().__init__(digits=digits)
+        del self.digits
+
+
+def test_a_transform_of_a_program_needs_no_package():
+    graph = topologies.ring(6)
+    given = PluginTransforms(((Rounding, Spec("rounding", {"digits": 1})),))
+    expected = run(p2pkm.GTVMin(3), graph, transforms=given)
+    for value in (Rounding(digits=1), [Rounding(digits=1)]):
+        found = run(p2pkm.GTVMin(3), graph, transforms=value)
+        assert found.summary["chain_sha256"] == expected.summary["chain_sha256"]
+        assert found.summary["chain_sha256"] != run(p2pkm.GTVMin(3), graph).summary["chain_sha256"]
+    for value in (Rounding, Rounding(), Rounding(digits=3)):
+        assert str(PluginTransforms.of(value)) in ("rounding", "rounding:digits=3")
+    again = PluginTransforms.of([Rounding(digits=1), Rounding])
+    assert str(again) == "rounding:digits=1,rounding"
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "told"),
+    [
+        (Digits(digits=3), ContractError, "digits=, but its __init__ does not keep it"),
+        (Digits, ContractError, "requires digits; expected an object, such as Digits"),
+        (Transform, ContractError, "lacks name"),
+        (find("noise"), ExperimentError, "Use noise="),
+        (3, ExperimentError, "transforms is 3; expected text such as 'rounding:digits=3', a Transform"),
+        ([Rounding, 3], ExperimentError, "transforms is 3; expected text"),
+        (np.array, ExperimentError, "expected text such as"),
+    ],
+)
+def test_what_is_no_transform_of_a_program(value, error, told):
+    with pytest.raises(error, match=re.escape(told)):
+        PluginTransforms.of(value)
 
 
 def test_draws_differ_by_stage_round_turn_device_and_purpose_and_by_nothing_else():
@@ -244,7 +301,8 @@ def test_the_transform_of_the_page_acts_and_is_refused_where_it_must_be(rounding
     assert one["chain_sha256"] != other["chain_sha256"]
     assert one["rounded_tables"] == 7 * 6
     assert solve(*ROUND[:-1], "rounding:digits=2")["chain_sha256"] not in (one["chain_sha256"], other["chain_sha256"])
-    with pytest.raises(ExperimentError, match="rounding needs rows of centroids"):
+    words = r"transforms='rounding' cannot be combined with consensus: .* SUMS; expected"
+    with pytest.raises(ExperimentError, match=words):
         run(p2pkm.ConsensusLloyd(3), topologies.ring(5), transforms="rounding")
     assert "Did you mean 'digits'" in here(*ROUND[:-1], "rounding:digit=1", "--out", "none").err
 
@@ -280,5 +338,5 @@ def test_no_table_stands_where_a_transform_acts(transforms):
 
 @pytest.mark.parametrize("name", ["delays", "exposes", "alters"])
 def test_a_channel_has_a_property_if_one_transform_has_it(name):
-    one, other = (type("Marked", (Transform,), {name: value})() for value in (True, False))
+    one, other = (type("Marked", (Transform,), {"name": f"marked-{value}", name: value})() for value in (True, False))
     assert [getattr(Channel(some), name) for some in ([one, other], [other, other], [])] == [True, False, False]

@@ -7,20 +7,22 @@ import re
 import sys
 import time
 import tomllib
+from functools import cache
 
 import click
 import pytest
 
-from p2pkm.cli.algorithms import _fill, _join, _read_note, _read_references
+from p2pkm.cli.algorithms import FAMILIES, _fill, _join, _read_note, _read_references
 from p2pkm.cli.main import print_error
 from p2pkm.cli.options import PLACEMENTS
 from p2pkm.cli.run import command
 from p2pkm.cli.summary_table import Progress
+from p2pkm.core.card import find_card
 from p2pkm.core.units import format_number
 from p2pkm.engine.run_options import OPTIONS as FIELDS
 from p2pkm.engine.run_options import SECTIONS, RunOptions
-from p2pkm.methods.catalogue import CATALOGUE, FAMILIES
-from p2pkm.methods.registry import METHODS
+from p2pkm.experiments.config import parse_data
+from p2pkm.methods.registry import METHODS, find
 from p2pkm.metrics.registry import summary_keys
 from tests.support.run_cli import FILES, SMALL, StageResult, here, listed, ranks, solve, there
 
@@ -54,9 +56,9 @@ def test_json_object():
     assert (summary["algorithm"], summary["graph"], summary["devices"], summary["ranks"]) == ("gtvmin", "ring", 4, 1)
     assert (summary["clusters"], summary["data"]) == (16, "grid16:points=5,sd=1,seed=0")
     assert summary["partition"] == "dirichlet:alpha=0.3,by=class,minimum=0,seed=0"
-    assert (summary["init"], summary["coupling"], summary["alpha"]) == ("tree-summaries:candidates=5", 10, None)
-    assert (summary["schedule"], summary["coupling_choice"]) == ("colored", "rehearsal")
-    assert summary["relaxation"] == pytest.approx(2 / (1 + (1 - (20 / 21) ** 2) ** 0.5))
+    assert (summary["init"], summary["coupling"], summary["alpha"]) == ("tree-summaries:candidates=5", 30, None)
+    assert (summary["schedule"], summary["coupling_choice"]) == ("colored", "auto")
+    assert summary["relaxation"] == pytest.approx(2 / (1 + (1 - (60 / 61) ** 2) ** 0.5))
     assert (summary["local_steps"], summary["seed"]) == (1, 0)
     assert (summary["descent"], summary["out"]) == ("certified", None)
     assert len(summary["centroids_sha256"]) == len(summary["chain_sha256"]) == 64
@@ -72,12 +74,34 @@ def test_defaults(tmp_path):
     ending = here("--dry-run", "--format", "json")
     config = json.loads(ending.out)
     assert ending.code == 0 and ending.out.count("\n") == 1 and not list(tmp_path.iterdir())
-    wanted = {"graph": "ring", "devices": 16, "data": "grid16:points=200,sd=1,seed=0", "clusters": 16, "rounds": 150,
-              "algorithm": "gtvmin", "partition": "dirichlet:alpha=0.3,by=class,minimum=0,seed=0", "seed": 0,
+    wanted = {"graph": "ring", "devices": 16, "clusters": 4, "rounds": 150, "algorithm": "gtvmin",
+              "partition": "column:minimum=0,seed=0", "seed": 0,
               "record_every": 1, "baselines": True,
               "allow_disconnected": False, "require_converged": False}  # fmt: skip
     assert config.items() >= wanted.items()
+    assert parse_data(config["data"]).options.items() >= {"along": "graph", "amplitude": 0.6, "graph": "ring"}.items()
     assert config["plot"] is False and json.loads(here("--dry-run").out)["plot"] is True
+
+
+@pytest.mark.parametrize(("words", "source"), [
+    (["--graph", "karate"], "device-clusters"), (["--algorithm", "fkm"], "device-clusters"),
+    (["--test-share", "0.2"], "device-clusters"), (["--graph", "one-peer-exponential"], "device-clusters"),
+    (["--partition", "iid"], "grid16"), (["--stream", "drawn:kind=slow"], "grid16"),
+    (["--partition", "iid", "--data", "device-clusters"], "device-clusters"), (["--data", "blobs"], "blobs"),
+])  # fmt: skip
+def test_default_points_differ_between_devices_unless_the_run_deals_or_changes_them(words, source):
+    ending = here("--dry-run", *words)
+    assert ending.code == 0, ending.err
+    data = parse_data(json.loads(ending.out)["data"])
+    assert data.name == source
+    if source == "device-clusters":  # the points of a server method are those of peer methods on the default graph
+        assert data.options["graph"].partition(":")[0] == (words[1] if words[0] == "--graph" else "ring")
+
+
+@pytest.mark.parametrize("graph", ["random-regular:degree=20", "file:nothing.csv", "grid:rows=3", "gallery:nothing"])
+def test_a_wrong_graph_is_called_wrong_whatever_points_follow_it(graph):
+    ends = [here("--graph", graph, "--out", "none", *more) for more in ((), ("--data", "grid16"))]
+    assert [end.code for end in ends] == [3, 3] and ends[0].err == ends[1].err
 
 
 def test_a_user_who_gave_no_option_is_guided_and_no_other_one(monkeypatch):
@@ -103,10 +127,11 @@ def test_methods_are_listed_as_a_table():
     titles = [line for line in lines[1:] if line and not line.startswith(" ")]
     assert titles[: len(FAMILIES)] == list(FAMILIES.values())
     rows = {line.split()[0]: line for line in lines[1:] if line.startswith("  ")}
-    assert list(CATALOGUE) == list(rows) and set(rows) == set(METHODS)
-    assert max(len(entry.line) for entry in CATALOGUE.values()) <= 60
-    assert len({entry.line for entry in CATALOGUE.values()}) == len(CATALOGUE)
-    assert all(row.endswith(CATALOGUE[name].line) for name, row in rows.items())
+    cards = {name: find_card(find(name)) for name in METHODS}
+    assert set(rows) == set(METHODS) and all(card.name == name for name, card in cards.items())
+    assert max(len(card.line) for card in cards.values()) <= 60
+    assert len({card.line for card in cards.values()}) == len(cards)
+    assert all(row.endswith(cards[name].line) for name, row in rows.items())
 
 
 def test_names_that_share_a_class_have_their_own_summaries():
@@ -262,14 +287,20 @@ def test_the_table_ends_with_the_run_folder_and_the_command_that_draws_it():
 
 
 def test_verbose_shows_as_many_more_rows_as_announced():
-    short = here(*SMALL, "--out", "none", "-q").out.splitlines()
+    words = (*SMALL, "--coupling", "strong", "--out", "none", "-q")
+    short = here(*words).out.splitlines()
     announced = int(re.search(r"shows (\d+) more", short[-1])[1])
-    full = here(*SMALL, "--out", "none", "-q", "-v").out.splitlines()
+    full = here(*words, "-v").out.splitlines()
     rows = [[line for line in lines if line.startswith("  ")] for lines in (short, full)]
     assert len(rows[1]) - len(rows[0]) == announced > 10
     assert "more metrics" not in full[-1]
     for words in ("coupling", "initial cost ratio", "encoded bytes", "devices observed"):
         assert not [row for row in rows[0] if words in row] and [row for row in rows[1] if words in row]
+
+
+@cache
+def run_plain():
+    return here(*SMALL, "--out", "none", "-q")
 
 
 @pytest.mark.parametrize(
@@ -286,11 +317,11 @@ def test_verbose_shows_as_many_more_rows_as_announced():
     ],
 )
 def test_options_add_the_rows_that_they_ask_for(words, labels):
-    plain, ending = here(*SMALL, "--out", "none", "-q"), here(*SMALL, "--out", "none", "-q", *words)
+    ending = here(*SMALL, "--out", "none", "-q", *words)
     assert ending.code == 0, ending.err
     for label in labels:
         pattern = re.compile(rf"^  {label}  ", re.MULTILINE)
-        assert pattern.search(ending.out) and not pattern.search(plain.out)
+        assert pattern.search(ending.out) and not pattern.search(run_plain().out)
 
 
 def test_table_leaves_out_what_is_not_known():
@@ -324,16 +355,20 @@ def test_plain_progress_comes_every_few_seconds(monkeypatch, capsys):
     monkeypatch.setattr("p2pkm.cli.summary_table.time.monotonic", lambda: now[0])
     progress = Progress("gtvmin", 100, quiet=False, verbose=False)
     record = {"stage": "gtvmin", "round": 0, "ratio_mean": 1.5, "converged": 2, "bytes": 12345}
+    now[0] += 9  # of preparation
+    progress(record | {"stage": "flooded-summaries", "round": 1})
+    now[0] += 9
+    progress(record | {"stage": "flooded-summaries", "round": 251})
     for t in range(100):
         now[0] += 0.1
         progress(record | {"round": t})
     now[0] += 9
-    progress(record | {"stage": "flooded-summaries", "round": 251})
+    progress(record | {"stage": "accept-test", "round": 1})  # directly above the summary
     progress.close()
-    lines = capsys.readouterr().err.splitlines()
-    assert 3 <= len(lines) <= 5
-    assert not [line for line in lines[:-1] if not ("of at most 100" in line and "12,345 bytes" in line)]
-    assert lines[-1].startswith("flooded-summaries round 251: ratio")  # --rounds is about the method alone
+    first, *lines = capsys.readouterr().err.splitlines()
+    assert first == "flooded-summaries round 251: ratio 1.500, 2 converged, 12,345 plain bytes"  # no limit by --rounds
+    assert 3 <= len(lines) <= 4
+    assert not [line for line in lines if not ("of at most 100" in line and "12,345 plain bytes" in line)]
 
 
 def test_quiet_and_verbose():

@@ -20,6 +20,7 @@ from p2pkm.cli.main import main
 from p2pkm.core.errors import ExperimentError
 from p2pkm.kernels import numba as compiled
 from tests.support.run_cli import MPIRUN
+from tests.support.sampling import thin
 
 HERE = Path(sys.executable).parent
 SETTINGS = ("PMI", "OMPI_", "PRTE_", "SLURM_", "MPIR_", "MPI_LOCAL", "MPI4PY_")
@@ -195,32 +196,33 @@ def test_no_launcher_on_path(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     ("settings", "status"),
-    [
-        ({}, "ok"),
-        ({"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}, "ok"),
-        ({"OMP_NUM_THREADS": "9000"}, "warn"),
-        ({"NUMBA_NUM_THREADS": "1", "MKL_NUM_THREADS": "many"}, "warn"),
-        ({"OMP_NUM_THREADS": "1,2"}, "ok"),
-        ({"OMP_NUM_THREADS": ",2"}, "warn"),
-        ({"OMP_NUM_THREADS": "\N{SUPERSCRIPT TWO}"}, "warn"),
-    ],
+    thin(
+        [
+            ({}, "ok"),
+            ({"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}, "ok"),
+            ({"OMP_NUM_THREADS": "9000"}, "warn"),
+            ({"NUMBA_NUM_THREADS": "1", "MKL_NUM_THREADS": "many"}, "warn"),
+            ({"OMP_NUM_THREADS": "1,2"}, "ok"),
+            ({"OMP_NUM_THREADS": ",2"}, "warn"),
+            ({"OMP_NUM_THREADS": "\N{SUPERSCRIPT TWO}"}, "warn"),
+        ],
+        2,
+    ),
 )
-def test_threads(capsys, monkeypatch, settings, status):
-    only(monkeypatch)
+def test_threads(monkeypatch, settings, status):
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    found = examine(capsys)["threads"]
-    assert found[0] == status
-    assert not [(name, value) for name, value in settings.items() if f"{name}={value}" not in found[1]]
+    found = doctor.check_threads(1, 2)
+    assert found.status == status
+    assert not [(name, value) for name, value in settings.items() if f"{name}={value}" not in found.finding]
 
 
 @pytest.mark.parametrize(("value", "status"), [("1", "ok"), ("0", "warn"), ("no", "warn"), (None, "ok")])
-def test_yield_of_mpich(capsys, monkeypatch, value, status):
-    only(monkeypatch, "MPICH Version: 5.0.2")
+def test_yield_of_mpich(monkeypatch, value, status):
     if value is not None:
         monkeypatch.setenv("MPIR_CVAR_ENABLE_HEAVY_YIELD", value)
-    found = examine(capsys)["yield"]
-    assert found[:2] == (status, f"MPIR_CVAR_ENABLE_HEAVY_YIELD={value or '1 (set by p2pkm)'}")
+    found = doctor.check_yield("MPICH Version: 5.0.2")
+    assert (found.status, found.finding) == (status, f"MPIR_CVAR_ENABLE_HEAVY_YIELD={value or '1 (set by p2pkm)'}")
 
 
 def test_open_mpi_is_told_about_more_ranks_than_cores(capsys, monkeypatch):

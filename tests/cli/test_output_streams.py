@@ -2,11 +2,13 @@
 
 import io
 import sys
+from itertools import product
 
 import pytest
 
 from p2pkm.cli.main import main
 from tests.support.run_cli import there
+from tests.support.sampling import thin
 
 NAMES = ("Zürich", "東京", "Oulu", "Łódź")
 ENCODINGS = ("ascii", "latin-1", "cp1252", "utf-8", "shift_jis")
@@ -34,8 +36,7 @@ def call(encoding, errors, *words):
     return code, out.buffer.getvalue().decode(encoding), err.buffer.getvalue().decode(encoding)
 
 
-@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize(("encoding", "errors"), thin(product(ENCODINGS, ["strict", "surrogateescape"]), 3))
 def test_a_run_with_names_ends_in_every_encoding(table, encoding, errors, tmp_path):
     code, out, err = call(encoding, errors, "--data", table, "-k", 2, "--no-plot", "--out", tmp_path / "Zürich",
                           "--rounds", 1)  # fmt: skip

@@ -16,8 +16,8 @@ COUNT = st.integers(0, 10**7)
 RATIO = st.none() | st.floats(0.5, 1e4)
 SUMMARIES = st.fixed_dictionaries({
     "devices": st.integers(1, 10**6), "clusters": st.integers(1, 100), "messages": COUNT, "bytes": COUNT,
-    "raw_points_disclosed": st.none() | COUNT | st.sampled_from([0, 1]), "min_cluster_size": st.integers(0, 3),
-    "ratio_mean": RATIO, "ratio_local_only": RATIO,
+    "raw_points_disclosed": st.none() | COUNT | st.sampled_from([0, 1]),
+    "ratio_mean": RATIO, "ratio_local_only": RATIO, "test_ratio_common": RATIO,
 })  # fmt: skip
 FIXED = dict.fromkeys(summary_keys()) | {"algorithm": "gtvmin", "graph": "ring", "rounds": 3, "termination": "silent"}
 
@@ -33,15 +33,16 @@ def test_each_sentence_is_that_of_its_figure(drawn):
     assert text.startswith(f"{drawn['devices']:,} device{'s' * (drawn['devices'] != 1)} (ring graph) computed ")
     assert f" {drawn['clusters']:,} cluster{'s' * (drawn['clusters'] != 1)}." in text
     assert ("Nothing was sent" in text) == (sent == 0)
-    assert re.findall(r"sent ([\d,]+) messages? with", text) == ([shown["messages"]] if sent else [])
+    assert re.findall(r"sent ([\d,]+) messages?: ", text) == ([shown["messages"]] if sent else [])
     assert ("were not counted" in text) == (raw is None) == ("disclosed points" not in shown)
     assert ("No point was sent unchanged" in text) == (raw == 0)
     assert re.findall(r"([\d,]+) points? (?:was|were) sent unchanged", text) == (
         [shown["disclosed points"]] if raw else []
     )
-    assert ("--min-cluster-size 2" in text) == (bool(raw) and drawn["min_cluster_size"] < 2)
     assert ("not compared" in text) == (ratio is None) == ("cost ratio" not in shown)
     assert re.findall(r"centroids cost (\S+) times", text) == ([] if ratio is None else [shown["cost ratio"]])
+    common = drawn["test_ratio_common"]
+    assert re.findall(r"has (\S+) times the cost", text) == ([] if common is None else [format_ratio(common)])
     assert re.findall(r"would cost (\S+) times", text) == ([] if alone is None else [format_ratio(alone)])
 
 
@@ -88,7 +89,7 @@ def test_progress_is_shown_unless_quiet_with_the_most_rounds_of_the_method(capsy
     show = Progress("gtvmin", 30, quiet=quiet, verbose=verbose)
     show({"stage": stage, "round": 2, "ratio_mean": 1.5, "converged": 3, "bytes": 4096})
     most = " (of at most 30)" if stage == "gtvmin" else ""
-    line = f"{stage} round 2{most}: ratio 1.500, 3 converged, 4,096 bytes\n"
+    line = f"{stage} round 2{most}: ratio 1.500, 3 converged, 4,096 plain bytes\n"
     assert capsys.readouterr().err == (line if verbose and not quiet else "")
 
 
@@ -132,9 +133,9 @@ def test_ratios_near_1_have_four_decimals(ratio, text):
 
 def test_messages_have_their_size_with_and_without_encoding():
     summary = {"messages": 510, "bytes": 170_616, "wire_bytes": 53_767}
-    assert format_messages(summary) == ("510", "53.8 kB encoded (170.6 kB at 8 bytes per value)")
-    assert format_messages(summary | {"wire_bytes": None}) == ("510", "170.6 kB at 8 bytes per value")
-    assert format_messages(summary | {"wire_bytes": 170_616}) == ("510", "170.6 kB at 8 bytes per value")
+    assert format_messages(summary) == ("510", "53.8 kB encoded (170.6 kB plain, 8 bytes per value)")
+    assert format_messages(summary | {"wire_bytes": None}) == ("510", "170.6 kB plain, 8 bytes per value")
+    assert format_messages(summary | {"wire_bytes": 170_616}) == ("510", "170.6 kB plain, 8 bytes per value")
 
 
 def test_warnings_are_one_row_of_the_checks():
@@ -145,7 +146,7 @@ def test_warnings_are_one_row_of_the_checks():
     rows = [row for row in group_summary_rows(summary | worse, ["a note"]) if row.label in ("warning", "note")]
     assert [(row.group, row.is_verbose) for row in rows] == [("checks", False)] * 2
     assert rows[0].meaning == (
-        "not converged in 5 rounds: increase --rounds; quality decreased after round 3 of gtvmin: cost ratio 1.200 then"
+        "not converged in 5 rounds; quality decreased after round 3 of gtvmin: cost ratio 1.200 then"
     )
     assert rows[1].meaning == "a note"
 

@@ -3,6 +3,7 @@
 import copy
 import json
 import shutil
+from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -28,7 +29,17 @@ EVENTS = ("--init", "local", "--schedule", "async", "--rounds", "6", "--link-mod
 CROWDED, DISTANT = (*EVENTS, "lora:speed=1e5,access=2000"), (*EVENTS, "wan:latency=0.2,speed=1e4")
 RACED = ("--rounds", "2", "--init", "d2-sampling")
 
-_TROUBLE = ("_until", "_down", "_count", "_held", "_since", "_queue", "_losses", "unavailable_total", "rounds")
+_TROUBLE = (
+    "_availability.until",
+    "_availability.down",
+    "_count",
+    "_held",
+    "_since",
+    "_queue",
+    "_losses",
+    "unavailable_total",
+    "rounds",
+)
 _EVENTS = (
     "_begin",
     "_next_send",
@@ -44,7 +55,7 @@ _EVENTS = (
 )
 FIELDS = [
     *((STRUCK, 2, FaultInjector, name) for name in _TROUBLE),
-    *((EVERYWHERE, 18, FaultInjector, name) for name in ("_round", "_losses")),
+    *((EVERYWHERE, 18, FaultInjector, name) for name in ("_availability.round", "_losses")),
     *((CROWDED, 3, Events, name) for name in _EVENTS),
     *((DISTANT, 2, Events, name) for name in ("turns", "_used")),
     (DISTANT, 4, Events, "_done"),
@@ -53,7 +64,7 @@ FIELDS = [
     (RACED, 3, Disclosure, "receivers"),
 ]  # fmt: skip
 WHOLE = [
-    (STRUCK, 4, FaultInjector, (*_TROUBLE, "_round", "_first", "_fresh")),
+    (STRUCK, 4, FaultInjector, (*_TROUBLE, "_availability.round", "_first", "_fresh")),
     (CROWDED, 3, Events, (*_EVENTS, "ends", "turns", "_used", "_done", "_ready", "_rows", "_mark")),
     (STRUCK, 4, Mailbox, ("tables", "_rows", "row_counts", "_sent_counts", "_slots", "_discarded", "_open_edges")),
 ]
@@ -103,9 +114,11 @@ def test_no_field_can_be_spared(tmp_path, monkeypatch, kept, words, number, kind
     restore = kind.restore
 
     def forgetful(self, *given):
-        before = copy.deepcopy(vars(self)[name])
+        owner, _, field = name.rpartition(".")
+        holder = attrgetter(owner)(self) if owner else self
+        before = copy.deepcopy(vars(holder)[field])
         found = restore(self, *given)
-        vars(self)[name] = before
+        vars(holder)[field] = before
         return found
 
     monkeypatch.setattr(kind, "restore", forgetful)
@@ -115,8 +128,8 @@ def test_no_field_can_be_spared(tmp_path, monkeypatch, kept, words, number, kind
 
 
 def _pick(one, names):
-    """Return copies of some fields; messages on their way in the order of their edges."""
-    found = {name: copy.deepcopy(vars(one)[name]) for name in names}
+    """Return copies of some fields, or of fields of fields; messages on their way in the order of their edges."""
+    found = {name: copy.deepcopy(attrgetter(name)(one)) for name in names}
     if "_queue" in found:
         found["_queue"] = found["_queue"][np.lexsort(found["_queue"].T)]
     return found

@@ -11,6 +11,7 @@ import pytest
 
 import p2pkm
 import p2pkm.engine.build_batch
+from p2pkm.kernels import compile_ahead, select_kernels
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from tests.support.programs import determinism as same_bits_program
@@ -18,9 +19,10 @@ from tests.support.run_cli import MPIRUN, NO_MPIRUN
 
 PROGRAM = Path(same_bits_program.__file__)
 LIMIT = 900  # seconds for one mpirun, of 16 ranks on 2 cores, too: a hang is how an exchange fails
-
-
-RANKS = pytest.mark.parametrize("ranks", [1, 2, 3, 5, 16])
+# First of the runs that are played on a number of ranks, and the step to the next: each is played on two or on three,
+# and a share on others, since on 16 ranks of two cores a run takes ten times as long.
+SHARES = {1: (0, 16), 2: (0, 2), 3: (1, 2), 5: (2, 8), 16: (3, 16)}
+RANKS = pytest.mark.parametrize("ranks", SHARES)
 
 
 def start(ranks, what, program=PROGRAM, limit=LIMIT):
@@ -46,34 +48,53 @@ def start(ranks, what, program=PROGRAM, limit=LIMIT):
 
 @cache
 def in_process():
+    """Return the records of all runs with the compiled kernels, which a process that has imported numba selects."""
+    compile_ahead()
+    assert select_kernels(1, 1, 1) is compiled
     return list(same_bits_program.runs())
+
+
+@cache
+def on_ranks(ranks):
+    """Return the records of a share of the runs and those of the exchanges: starting 16 ranks takes seconds."""
+    first, step = SHARES[ranks]
+    lines = start(ranks, f"runs {first} {step}; messages")
+    return [line for line in lines if "wrong" not in line], [line for line in lines if "wrong" in line]
 
 
 @pytest.mark.mpi
 @pytest.mark.timeout(1000)
-@pytest.mark.parametrize(("ranks", "first", "step"), [(1, 0, 4), (2, 0, 1), (3, 1, 2), (5, 2, 4), (16, 3, 8)])
-def test_every_number_of_ranks_gives_the_same_bits(ranks, first, step):
-    """On two ranks all runs are played, elsewhere a share: on 16 ranks of two cores a run takes ten times as long."""
-    found, expected = start(ranks, f"runs {first} {step}"), in_process()[first::step]
+@RANKS
+def test_every_number_of_ranks_gives_the_same_bits(ranks):
+    first, step = SHARES[ranks]
+    (found, _), expected = on_ranks(ranks), in_process()[first::step]
     assert [line["name"] for line in found] == [line["name"] for line in expected]
     assert [(one, other) for one, other in zip(found, expected, strict=True) if one != other] == []
 
 
 @pytest.mark.mpi
+def test_ranks_without_devices_give_the_same_bits():
+    """Of each method; the shares above hold only some of them."""
+    found = start(8, "few")
+    assert found == list(same_bits_program.of_few_devices())
+
+
+@pytest.mark.mpi
+@pytest.mark.timeout(1000)
 @RANKS
 def test_mail_is_heard_alike_on_every_number_of_ranks(ranks):
-    lines = start(ranks, "messages")
+    _, lines = on_ranks(ranks)
     assert [line for line in lines if line["wrong"] or line["kept"]] == []
     assert len(lines) == 24
     assert (sum(line["requests"] for line in lines) > 0) == (ranks > 1)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1000)
 def test_plain_and_compiled_kernels_give_the_same_bits(monkeypatch):
     monkeypatch.setattr(p2pkm.engine.build_batch, "select_kernels", lambda *size: plain)
     by_numpy = list(same_bits_program.runs())
-    monkeypatch.setattr(p2pkm.engine.build_batch, "select_kernels", lambda *size: compiled)
-    assert by_numpy == list(same_bits_program.runs())
+    monkeypatch.undo()
     assert by_numpy == in_process()
 
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -13,16 +14,17 @@ from p2pkm.core.mpi_environment import check_threads
 from tests.support.run_cli import StageResult, here, ranks, there
 from tests.support.run_cli import environment as surroundings
 
-LARGE = ("--devices", "30", "--data", "grid16:points=60", "--rounds", "2", "--no-plot", "-q")  # compiled kernels
+BRIEFLY = ("--rounds", "2", "--no-plot", "-q")
+LARGE = (*BRIEFLY, "--devices", "30", "--data", "grid16:points=60")  # compiled kernels
 RUNS = {
-    "groups": ("--groups", "--graph", "complete", "--scale", "standard"),
-    "summaries": ("--init", "flooded-summaries:candidates=3", "--silhouette", "--faults", "loss=0.1"),
-    "ffcm2": ("--algorithm", "ffcm2"),
-    "cells": ("--algorithm", "private:epsilon=4,radius=60,noise_seed=0",
+    "groups": (*LARGE, "--groups", "--graph", "complete", "--scale", "standard"),
+    "summaries": (*LARGE, "--init", "flooded-summaries:candidates=3", "--silhouette", "--faults", "loss=0.1"),
+    "ffcm2": (*LARGE, "--algorithm", "ffcm2"),
+    "cells": ("--no-plot", "-q", "--algorithm", "private:epsilon=4,radius=60,noise_seed=0",
               "--data", "blobs:features=3,clusters=3,points=600",
               "--devices", "6", "-k", "3"),
-    "k": ("-k", "auto"),
-    "threads": ("--devices", "20", "--data", "grid16:points=3000", "--init", "local", "--no-baselines"),
+    "k": (*LARGE, "-k", "auto"),
+    "threads": (*BRIEFLY, "--devices", "20", "--data", "grid16:points=3000", "--init", "local", "--no-baselines"),
 }  # fmt: skip
 DIGESTS = ("centroids_sha256", "chain_sha256", "bytes", "messages", "objective", "ratio_mean", "ari", "silhouette",
            "k_verdict", "k_indices")  # fmt: skip
@@ -52,7 +54,7 @@ OWN_CACHE = {"a plain processor"}  # what is compiled so is not for others
 
 def run(words, cwd, **environment):
     """Return what a run in a process of its own says of its bits."""
-    command = [sys.executable, "-m", "p2pkm", *LARGE, *words, "--out", "none", "--format", "json"]
+    command = [sys.executable, "-m", "p2pkm", *words, "--out", "none", "--format", "json"]
     given = {"env": surroundings(**environment), "cwd": cwd, "timeout": 600, "check": False}
     done = subprocess.run(command, capture_output=True, text=True, **given)
     summary = StageResult(done.returncode, done.stdout, done.stderr).summary
@@ -61,9 +63,9 @@ def run(words, cwd, **environment):
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory):
-    """Return the digests of all runs in the environment of this process."""
+    """Return a function of the name of a run, which returns its digests in the environment of this process."""
     place = tmp_path_factory.mktemp("usual")
-    return {name: run(words, place) for name, words in RUNS.items()}
+    return cache(lambda name: run(RUNS[name], place))
 
 
 @pytest.mark.slow
@@ -73,7 +75,7 @@ def test_no_bit_depends_on_the_environment(name, usual, tmp_path):
     names, given = BRIEF.get(name, tuple(RUNS)), dict(ENVIRONMENTS[name])
     if name in OWN_CACHE:
         given["NUMBA_CACHE_DIR"] = str(tmp_path)
-    assert {one: run(RUNS[one], tmp_path, **given) for one in names} == {one: usual[one] for one in names}
+    assert {one: run(RUNS[one], tmp_path, **given) for one in names} == {one: usual(one) for one in names}
 
 
 @pytest.mark.slow
@@ -102,9 +104,9 @@ def test_without_compiling_the_plain_kernels_are_taken(monkeypatch):
 
 @pytest.mark.mpi
 def test_without_compiling_on_ranks(usual, tmp_path):
-    words = ("-m", "p2pkm", *LARGE, *RUNS["ffcm2"], "--out", "none", "--format", "json")
+    words = ("-m", "p2pkm", *RUNS["ffcm2"], "--out", "none", "--format", "json")
     ending = there(*ranks(2), *words, cwd=tmp_path, NUMBA_DISABLE_JIT="1")
-    assert {name: ending.summary[name] for name in DIGESTS} == usual["ffcm2"]
+    assert {name: ending.summary[name] for name in DIGESTS} == usual("ffcm2")
 
 
 @pytest.mark.slow
@@ -153,6 +155,7 @@ def test_many_small_runs_of_a_process_are_worth_numba(monkeypatch):
 
     monkeypatch.delitem(sys.modules, "numba")
     monkeypatch.setattr(kernels, "starts_compilation", lambda dtype: False)
+    monkeypatch.setattr(kernels, "_stays_plain", lambda dtype: True)
     monkeypatch.setattr(kernels, "_compiled_types", set())
     monkeypatch.setattr(kernels, "_plain_so_far", 0)
     picked = [kernels.select_kernels(1, 16, kernels._SMALL_ALONE // 2) for _ in range(3)]
@@ -165,6 +168,7 @@ def test_small_runs_on_float32_do_not_wait_for_its_compilation(monkeypatch):
     from p2pkm.kernels import reference as plain
 
     monkeypatch.setattr(kernels, "starts_compilation", lambda dtype: False)
+    monkeypatch.setattr(kernels, "_stays_plain", lambda dtype: True)
     monkeypatch.setattr(kernels, "_plain_so_far", 0)
     monkeypatch.setattr(kernels, "_compiled_types", set())
 

@@ -1,5 +1,7 @@
 """What holds for every method, and for every peer-to-peer method on every kind of graph."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ import p2pkm
 import topologies
 from p2pkm.methods.init.pipelines import needs_hub
 from tests.support.methods import METHODS, build
+from tests.support.sampling import thin
 
 PEERS = [name for name in METHODS if not needs_hub(build(name, 2))]
 GRAPHS = {
@@ -29,8 +32,7 @@ def deal(n, seed=0, k=3):
     return p2pkm.Shards.from_list([corners[part] + rng.normal(size=(len(part), 2)) for part in y], labels=y)
 
 
-@NAMES
-@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize(("graph", "name"), thin(product(GRAPHS, PEERS), 5))
 def test_it_runs_and_helps_on_every_graph(name, graph):
     n = len(GRAPHS[graph])
     result = p2pkm.simulate(build(name, 3), GRAPHS[graph], deal(n), rounds=10, seed=1)
@@ -43,7 +45,8 @@ def test_it_runs_and_helps_on_every_graph(name, graph):
     assert not next(one for one in result.rounds if one["stage"] == name)["converged"]  # before the first round
 
 
-@pytest.mark.parametrize("name", sorted(set(PEERS) - {"private"}))  # which adds up over all devices, or not at all
+# private adds up over all devices, or not at all
+@pytest.mark.parametrize("name", thin(sorted(set(PEERS) - {"private"}), 3))
 def test_it_runs_on_two_components(name):
     graph = topologies.path(7)
     graph.remove_edge(3, 4)
@@ -64,7 +67,7 @@ def test_it_does_not_depend_on_what_the_monitor_looks_at(name):
         assert seen.summary[key] == blind.summary[key]
 
 
-@pytest.mark.parametrize("name", sorted(set(PEERS) - {"private"}))  # whose ball of the points is given
+@pytest.mark.parametrize("name", thin(sorted(set(PEERS) - {"private"}), 3))  # whose ball of the points is given
 def test_points_far_from_the_origin_give_the_same_clusters(name):
     graph, shards = GRAPHS["ring"], deal(6)
     moved = p2pkm.Shards(shards.points + 1000.0, shards.offsets, shards.weights, shards.labels, shards.rows)

@@ -11,7 +11,6 @@ from p2pkm.core.messages import SparseMessages
 from p2pkm.core.protocols import RunOutline
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.engine.loop import Start
-from p2pkm.experiments.checking.check_method import compare_light_cones
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference
 from p2pkm.methods.init.pipelines import choosing_stage, imputing_stage, needs_hub, scaling_stage, stages
@@ -21,8 +20,10 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
 from p2pkm.network.rank_partition import RankPartition
+from p2pkm.testing.laws import compare_light_cones
 from tests.support.light_cone import check_light_cone, deal, empty, play_twice
 from tests.support.methods import METHODS, build
+from tests.support.sampling import thin
 
 RING = topologies.ring(8)
 QUIET = {"local"}  # sends nothing
@@ -50,19 +51,19 @@ def runs(name):
     return play_twice(make_method(), graph, **options)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", thin(VARIANTS, 3))
 def test_whoever_has_received_nothing_of_other_points_sends_the_same_bits(name):
     messages, differing = compare_light_cones(runs(name))
     assert messages and not differing
 
 
-@pytest.mark.parametrize("name", [name for name in (*METHODS, *VARIANTS) if name not in QUIET])
+@pytest.mark.parametrize("name", thin([name for name in (*METHODS, *VARIANTS) if name not in QUIET], 3))
 def test_other_points_do_reach_others(name):
     """Were taint not to spread, the comparison would fail: it can see what is passed on."""
     assert compare_light_cones(runs(name), spread=False)[1]
 
 
-@pytest.mark.parametrize("init", INITS)
+@pytest.mark.parametrize("init", thin(INITS, 2))
 def test_initializations_send_what_they_know(init):
     check_light_cone(p2pkm.GTVMin(3, init=init), RING, start=None, rounds=0)
 
@@ -108,14 +109,19 @@ def play_stage(algorithm, start, devices, topology, network, rounds=2):
 @pytest.mark.parametrize("kernels", [reference, compiled], ids=["plain", "compiled"])
 @pytest.mark.parametrize(
     ("name", "options"),
-    [
-        *((name, {}) for name in METHODS),
-        *(("gtvmin", {"init": init}) for init in INITS),
-        ("gtvmin", {"groups": True}),
-        ("gtvmin", {"robust": "saturate"}),
-        ("gtvmin", {"coupling": "rehearsal"}),
-        ("treelloyd", {"groups": True}),
-    ],
+    thin(
+        [
+            *((name, {}) for name in METHODS),
+            *(("gtvmin", {"init": init}) for init in INITS),
+            ("gtvmin", {"groups": True}),
+            ("gtvmin", {"robust": "saturate"}),
+            ("gtvmin", {"coupling": "strong"}),
+            ("gtvmin", {"coupling": "links", "shares": True}),
+            ("gtvmin", {"coupling": "auto"}),
+            ("treelloyd", {"groups": True}),
+        ],
+        3,
+    ),
     ids=str,
 )
 def test_a_rank_without_devices_plays_every_stage(name, options, kernels):
@@ -157,7 +163,9 @@ BEFORE = {  # stages before the method
     "few bits": ({"init": "rows:lean=true"}, {}),
     "groups": ({"groups": 2}, {}),
     "saturate": ({"robust": "saturate"}, {}),
-    "rehearsal": ({"coupling": "rehearsal"}, {}),
+    "links": ({"coupling": "links"}, {}),
+    "choice of the coupling": ({"coupling": "auto"}, {}),
+    "shares": ({"coupling": "bayes", "shares": True}, {}),
     "standard": ({}, {"scale": "standard"}),
     "minmax": ({}, {"scale": "minmax"}),
     "choice of k": ({}, {"k_max": 5}),
@@ -185,7 +193,7 @@ def count_exchanges(name, *, all_rounds, changed=0, wide=1.0):
     return {len(run) for run in runs}
 
 
-@pytest.mark.parametrize("name", BEFORE)
+@pytest.mark.parametrize("name", thin(BEFORE, 6))
 def test_with_all_rounds_the_ends_of_the_stages_before_the_method_tell_nothing(name):
     first = count_exchanges(name, all_rounds=True)
     assert len(first) == 1
@@ -193,8 +201,8 @@ def test_with_all_rounds_the_ends_of_the_stages_before_the_method_tell_nothing(n
 
 
 def test_without_all_rounds_the_end_of_a_stage_before_the_method_tells():
-    assert len(count_exchanges("minmax", all_rounds=False, wide=10.0)) == 2
-    assert len(count_exchanges("minmax", all_rounds=True, wide=10.0)) == 1
+    assert len(count_exchanges("choice of the coupling", all_rounds=False, wide=10.0)) == 2
+    assert len(count_exchanges("choice of the coupling", all_rounds=True, wide=10.0)) == 1
 
 
 def test_without_all_rounds_the_end_of_a_run_tells():

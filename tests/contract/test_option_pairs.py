@@ -48,8 +48,7 @@ def test_folders_of_several_runs_are_told_from_damaged_ones(tmp_path):
         "study": "a study",
     }
     for folder, words in held.items():
-        refused = [("verify",), ("verify", "--files-only"), ("animate",)] + [("resume",)] * (folder == "path")
-        for command in refused:
+        for command in (("verify",), ("verify", "--files-only"), ("animate",)):
             ending = here(*command, folder)
             assert (ending.code, ending.out) == (3, "") and f"it contains {words}" in ending.err, ending
     assert here("verify", "seeds/seed-1").code == 0
@@ -70,6 +69,7 @@ def test_elsewhere_it_is_said_where_a_run_with_relative_paths_was_begun(tmp_path
     assert here(command, "run").code == 0
 
 
+@pytest.mark.slow
 def test_the_table_and_the_report_of_a_run_tell_what_struck_it(tmp_path):
     ending = here(*SMALL, *TROUBLE, "--out", "run", "-q")
     assert "minimum cluster size" in ending.out and here("report", "run").code == 0
@@ -81,8 +81,9 @@ def test_the_table_and_the_report_of_a_run_tell_what_struck_it(tmp_path):
     assert f"{summary['messages_rejected']} messages were rejected as malformed." in said
 
 
+@pytest.mark.slow
 def test_the_report_of_a_comparison_tells_what_struck_all_runs_and_how_to_repeat_them(tmp_path):
-    assert here(*SMALL, *TROUBLE, "--checkpoint-every", 2, "--out", "run", "-q").code == 0
+    assert here(*SMALL, *TROUBLE, "--checkpoint-every", 2, "--require-converged", "--out", "run", "-q").code in {0, 5}
     words = ("--algorithm", "gtvmin,fkm", "--seeds", "0", "--rounds", "2", "--no-plot", "-q")
     assert here("compare", "--config", "run/config.toml", *words, "--out", "both").code == 0
     assert here("report", "both").code == 0
@@ -90,7 +91,7 @@ def test_the_report_of_a_comparison_tells_what_struck_all_runs_and_how_to_repeat
     assert "All runs with --faults loss=0.2,dropout=0.1, --byzantine 1:kind=nan" in _verdict(page)
     again = re.search(r"<pre>(python -m p2pkm compare .*?)</pre>", page.read_text("utf-8")).group(1)
     assert "--checkpoint-every" not in again and "--rank-partition" not in again
-    rows = [json.loads(line) for line in (tmp_path / "both" / "rows.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (tmp_path / "both" / "study.jsonl").read_text().splitlines()]
     assert not [row for row in rows if not (row["messages_lost"] > 0 and row["messages_rejected"] > 0)]
     assert not [row for row in rows if not row["unavailable_fraction"] >= 0]
 

@@ -1,6 +1,7 @@
 """Every graph, source and partition once from the command line, and the smallest and oddest experiments."""
 
 import json
+from itertools import product
 
 import networkx as nx
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from p2pkm.data.partition import PARTITIONS
 from p2pkm.data.sources import SOURCES
 from tests.support.run_cli import here, solve
+from tests.support.sampling import thin
 from topologies import FAMILIES
 
 
@@ -17,7 +19,7 @@ def _stand_in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("name", sorted(FAMILIES.keys() - {"file", "gallery"}))
+@pytest.mark.parametrize("name", thin(sorted(FAMILIES.keys() - {"file", "gallery"}), 3))
 def test_graph(name):
     keys = {"small-world": ":degree=2", "random-regular": ":degree=2", "caveman": ":size=4", "erdos-renyi": ":p=0.6"}
     n = {"karate": 34, "davis": 32, "les-miserables": 77, "florentine": 15, "margulis": 9}.get(name, 8)
@@ -73,7 +75,7 @@ def test_several_components(tmp_path):
     assert summary["devices"] == 4 and summary["centroid_sets"] > 1
 
 
-@pytest.mark.parametrize("name", sorted(SOURCES.keys() - {"file", "digits"}))
+@pytest.mark.parametrize("name", thin(sorted(SOURCES.keys() - {"file", "digits"}), 3))
 def test_data(name):
     keys = {"grid16": ":points=4", "blobs": ":points=5,clusters=3", "slike": ":points=4", "balls": ":points=5",
             "communities": ":devices=4", "mixture": ":points=40", "shapes": ":points=3,side=8"}  # fmt: skip
@@ -85,6 +87,7 @@ def test_data(name):
         "iris": 3,
         "wine": 3,
         "communities": 4,
+        "device-clusters": 4,
         "shapes": 6,
         "breast-cancer": 2,
         "mixture": 8,
@@ -156,8 +159,10 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("start", [(), ("--init", "local"), ("--init", "bounding-box"), ("--init", "leader")])
+@pytest.mark.parametrize(
+    ("name", "start"),
+    thin(product(SHAPES, [(), ("--init", "local"), ("--init", "bounding-box"), ("--init", "leader")]), 3),
+)
 def test_shape(tmp_path, name, start):
     (tmp_path / "constant.csv").write_text("1,2\n" * 12)
     (tmp_path / "line.csv").write_text("".join(f"{i}\n" for i in range(12)))

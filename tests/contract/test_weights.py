@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
 
 import p2pkm
 import topologies
+from p2pkm.core.traits import Condition
 from p2pkm.methods.init.flooded_summaries import summarize
 from p2pkm.methods.init.local_kmeanspp import LocalKMeansPP
 from p2pkm.methods.init.pipelines import needs_hub
@@ -17,7 +19,7 @@ from tests.support.play_rounds import arrange
 from tests.support.sampling import thin
 
 FACTORS = (2.0**-61, 2.0**60)  # one odd, whose root is rounded
-WEIGHED = [name for name in METHODS if not build(name, 3).traits.no_weights]
+WEIGHED = [name for name in METHODS if Condition.POINT_WEIGHTS not in build(name, 3).traits.incompatible_with]
 SETTINGS = (
     *[(name, {}, {}) for name in WEIGHED],
     *[("gtvmin", {"init": seeding}, {}) for seeding in (*INITS, "d2-sampling:draw=centroids",
@@ -59,7 +61,7 @@ def run(name, options, manner, shards):
     return p2pkm.simulate(method, graph, shards, rounds=8, seed=1, **manner)
 
 
-@pytest.mark.parametrize(("name", "options", "manner"), thin(SETTINGS, 3), ids=str)
+@pytest.mark.parametrize(("name", "options", "manner"), thin(SETTINGS, 11), ids=str)
 def test_a_common_power_of_two_changes_no_bit(name, options, manner):
     found = []
     for factor in (1.0, *FACTORS):
@@ -87,14 +89,15 @@ def run_unweighted(name):
     return run(name, {}, {}, deal(lambda rng, m: np.ones(m)))
 
 
-@pytest.mark.parametrize("name", WEIGHED)
-@pytest.mark.parametrize("weight", [1 / 240, 0.2, 100.0])
+@pytest.mark.parametrize(("name", "weight"), thin(product(WEIGHED, [1 / 240, 0.2, 100.0]), 10))
 def test_equal_weights_are_no_weights(name, weight):
     one, other = run_unweighted(name), run(name, {}, {}, deal(lambda rng, m: np.full(m, weight)))
-    for key in ("bytes", "wire_bytes")[
-        : 1 if name in ("treelloyd", "fedlloyd") else 2
-    ]:  # tree Lloyd encodes weights as they are
-        assert one.summary[key] == other.summary[key], key
+    # Weights other than 1 are sent with the points, 8 bytes each.
+    sent = 8 * 240 if name in ("central", "cdkm") else 0
+    assert other.summary["bytes"] == one.summary["bytes"] + sent
+    # Tree Lloyd encodes weights as they are.
+    if name not in ("treelloyd", "fedlloyd", "ditto", "central", "cdkm"):
+        assert other.summary["wire_bytes"] == one.summary["wire_bytes"]
     np.testing.assert_allclose(one.centroids, other.centroids, rtol=1e-6, atol=1e-6)
 
 

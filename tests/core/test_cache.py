@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 import p2pkm.metrics.cost_ratio
-from p2pkm.core.cache import digest, memoize_in_study, shared_cache
+from p2pkm.core.cache import memoize_in_study, shared_cache
+from p2pkm.core.digest import digest
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.studies.run_study import digest_program, run_cell, run_study
+from p2pkm.experiments.studies.fingerprint import digest_program
+from p2pkm.experiments.studies.run_study import run_cell, run_study
 from p2pkm.network.local import LocalWorld
 
 
@@ -52,7 +54,7 @@ def test_a_digest_tells_kinds_and_shapes_apart():
 @pytest.mark.slow
 def test_runs_that_share_have_the_same_bits_as_single_ones():
     cells = [
-        RunOptions(algorithm=name, graph=graph, devices=9, data="grid16:points=8", seed=seed, rounds=6, plot=False,
+        RunOptions(algorithm=name, graph=graph, devices=9, data="grid16:points=40", seed=seed, rounds=6, plot=False,
                    partition=partition)
         for name, graph in (("gtvmin", "ring"), ("gtvmin", "grid"), ("consensus", "ring"), ("fkm", None))
         for seed in (0, 1) for partition in ("iid", "dirichlet:alpha=0.1", "mufc")
@@ -102,17 +104,17 @@ def test_another_program_is_another_key(monkeypatch, tmp_path):
     cell = RunOptions(devices=4, data="grid16:points=5", rounds=2, plot=False)
     key = run_cell(cell, None)["key"]
     assert run_cell(cell, None)["key"] == key
-    monkeypatch.setattr("p2pkm.experiments.studies.run_study.digest_program", lambda: b"other code")
+    monkeypatch.setattr("p2pkm.experiments.studies.fingerprint.digest_program", lambda: b"other code")
     assert run_cell(cell, None)["key"] != key
 
 
 def test_the_digest_of_the_program_covers_its_source(monkeypatch, tmp_path):
-    import p2pkm.experiments.studies.run_study
+    import p2pkm.experiments.studies.fingerprint
 
     (tmp_path / "p2pkm").mkdir()
     (tmp_path / "topologies").mkdir()
     monkeypatch.setattr(
-        p2pkm.experiments.studies.run_study, "__file__", str(tmp_path / "p2pkm/experiments/studies/run_study.py")
+        p2pkm.experiments.studies.fingerprint, "__file__", str(tmp_path / "p2pkm/experiments/studies/fingerprint.py")
     )
     found = []
     for text in ("a = 1", "a = 1", "a = 2"):

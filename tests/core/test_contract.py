@@ -1,6 +1,8 @@
 """A run of a plug-in that returns a wrong shape or type ends at once, with the function, its file and its line."""
 
+import copy
 import inspect
+import pickle
 
 import numpy as np
 import pytest
@@ -10,8 +12,9 @@ import topologies
 from p2pkm.core.contract import guard
 from p2pkm.core.errors import ContractError
 from p2pkm.core.protocols import Report
-from p2pkm.core.traits import MethodTraits
-from p2pkm.experiments.checking.check_method import MethodCheckError, check_method
+from p2pkm.core.traits import MessageContent, MethodTraits
+from p2pkm.testing.check_method import check_method
+from p2pkm.testing.trial import CheckError
 from tests.support.install_plugin import install, site  # noqa: F401 - a fixture
 from tests.support.run_cli import here
 
@@ -99,7 +102,11 @@ def test_peer_methods(function, spoil, told):
 
 
 def test_a_method_that_reads_a_start_is_told_to_declare_an_initialization():
-    kind = type("Mine", (p2pkm.ConsensusLloyd,), {"traits": MethodTraits(), "__module__": __name__})
+    kind = type(
+        "Mine",
+        (p2pkm.ConsensusLloyd,),
+        {"traits": MethodTraits(message_content=MessageContent.OTHER), "__module__": __name__},
+    )
     with pytest.raises(ContractError, match=r"Mine.initial_state uses start, which is None because .* init=None"):
         p2pkm.simulate(kind(3), topologies.ring(4), SHARDS, rounds=2)
 
@@ -110,7 +117,7 @@ def test_check_method_names_file_and_line():
         (p2pkm.ConsensusLloyd, "update", tuple),
     ):
         kind, broken = break_method(base, function, spoil)
-        with pytest.raises(MethodCheckError) as caught:
+        with pytest.raises(CheckError) as caught:
             check_method(kind)
         assert place_of(broken) in str(caught.value) and list(caught.value.failed) == ["shapes"]
 
@@ -150,5 +157,14 @@ def test_the_init_of_traits_is_a_value_and_not_its_text():
     with pytest.raises(
         ContractError, match=r"init of the traits is 'global'; expected p2pkm.Init.*Init.of\('global'\)"
     ):
-        MethodTraits(init="global")
-    assert str(MethodTraits(init=p2pkm.Init.of("global")).init) == "global"
+        MethodTraits(message_content=MessageContent.OTHER, init="global")
+    assert str(MethodTraits(message_content=MessageContent.OTHER, init=p2pkm.Init.of("global")).init) == "global"
+
+
+def test_traits_are_built_once_for_each_method_and_anew_for_changed_parameters():
+    method = p2pkm.Private(3, epsilon=1.0, radius=9.0)
+    assert method.traits is method.traits
+    seeded = method.replaced(noise_seed=1)
+    assert (method.traits.noise_seed, seeded.traits.noise_seed) == (None, 1)
+    for same in (copy.copy(method), copy.deepcopy(method), pickle.loads(pickle.dumps(method))):
+        assert same == method and same.traits == method.traits and vars(same).keys() == vars(method).keys()

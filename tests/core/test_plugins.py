@@ -192,7 +192,7 @@ def test_nothing_is_read_for_what_is_built_in(plugin, monkeypatch):
 
 
 def test_an_initialization_is_one_function_whose_keywords_are_its_keys(plugin):
-    chains = {solve(*CALL, "--init", init)["chain_sha256"] for init in ("common-box", "bounding-box")}
+    chains = {solve(*CALL[:2], "--init", init)["chain_sha256"] for init in ("common-box", "bounding-box")}
     assert len(chains) == 1
     assert str(p2pkm.Init.of("common_box:times=1")) == "common-box"
     assert p2pkm.GTVMin(3, init="common-box:times=2").init == p2pkm.Init("common-box", (("times", 2),))
@@ -209,3 +209,127 @@ def test_a_misspelled_plug_in_is_suggested_and_not_imported(plugin):
     assert "p2pkm_example_plugin" not in sys.modules
     assert set(names()) - set(METHODS) == {"neighbor-mean"}
     assert "sorted" not in PARTITIONS
+
+
+def test_its_method_and_transform_pass_all_checks(plugin):
+    from p2pkm_example_plugin import Gain, NeighborMean
+
+    assert "suppression" in p2pkm.check_method(NeighborMean)
+    assert "resume" in p2pkm.check_transform(Gain, p2pkm.DGC(3))
+
+
+OLD = {
+    "--algorithm": """
+from p2pkm.core.traits import MethodTraits
+from p2pkm_example_plugin import NeighborMean
+class Part(NeighborMean):
+    traits = property(lambda self: MethodTraits(init=self.init))
+""",
+    "--init": """
+from p2pkm.core.traits import MethodTraits
+from p2pkm.methods.init.bounding_box import BoundingBox
+class Part(BoundingBox):
+    traits = property(lambda self: MethodTraits(common_centroids=True))
+def part(at):
+    return (Part(at.k),)
+""",
+    "--transforms": """
+from p2pkm.channel.transform import Order, Transform
+class Part(Transform):
+    name, order = "old", Order.PERTURB
+    def snapshot(self):
+        return {}
+    def restore(self, kept):
+        pass
+""",
+    "--transforms without acts_on": """
+from p2pkm.channel.transform import Order, Transform
+class Part(Transform):
+    name, order = "old", Order.PERTURB
+""",
+}
+MISSING = {
+    "--algorithm": ("message_content=MessageContent.CENTROIDS", "docs/tutorial/write-a-method.md"),
+    "--init": ("message_content=MessageContent.CENTROIDS", "docs/tutorial/write-a-method.md"),
+    "--transforms": ("Delete snapshot, restore", "docs/howto/add-a-transform.md"),
+    "--transforms without acts_on": ("acts_on = (MessageContent.CENTROIDS,)", "docs/howto/add-a-transform.md"),
+}
+
+
+@pytest.mark.parametrize("option", OLD)
+def test_a_plug_in_of_before_is_refused_with_class_line_and_page(plugin, option):
+    name = {"--init": "part"}.get(option, "Part")
+    group = {"--algorithm": "algorithms", "--init": "inits"}.get(option, "transforms")
+    install(plugin, "old-plugin", OLD[option], {f"p2pkm.{group}": {"old": f"old_plugin:{name}"}})
+    ending = call(*SMALL, "--out", "none", option.split()[0], "old")
+    told = " ".join(ending.err.split())
+    assert ending.code == 2 and "old_plugin:Part" in told and "Traceback" not in told
+    assert all(words in told for words in MISSING[option]), told
+
+
+def test_a_plug_in_of_before_whose_traits_are_a_class_variable_is_refused_when_it_is_imported(plugin):
+    module = "from p2pkm.core.traits import MethodTraits\nclass Part:\n    traits = MethodTraits()\n"
+    install(plugin, "old-plugin", module, {"p2pkm.algorithms": {"old": "old_plugin:Part"}})
+    ending = call(*SMALL, "--out", "none", "--algorithm", "old")
+    told = " ".join(ending.err.split())
+    assert ending.code == 2 and "old_plugin:Part" in told and MISSING["--algorithm"][0] in told
+
+
+FUNCTIONS = """
+import numpy as np
+three = 3
+class Part:
+    pass
+def of_nothing():
+    return None
+def short(table, n):
+    return np.zeros(3, int)
+def words(table, n):
+    return ["a"] * len(table.points)
+def pair(n):
+    return {"a": "b"}
+def larger(n):
+    import networkx
+    return networkx.path_graph(n + 1)
+"""
+OF_TABLE = "expected a function of table and n"
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "told"),
+    [
+        ("--partition", "three", f"(p2pkm.partitions, wrong_plugin:three) of package wrong-plugin is 3; {OF_TABLE}"),
+        ("--partition", "Part", OF_TABLE),
+        ("--partition", "of_nothing", "See docs/howto/package-a-plugin.md"),
+        (
+            "--partition",
+            "short",
+            "partition wrong returned an array of int64 and shape (3,); expected int64 of shape (80",
+        ),
+        ("--partition", "words", "the device of each point. See docs/howto/package-a-plugin.md"),
+        ("--graph", "three", "wrong_plugin:three) of package wrong-plugin is 3; expected a function of n"),
+        ("--graph", "of_nothing", "See docs/howto/package-a-plugin.md"),
+        ("--graph", "pair", "type dict; expected a networkx.Graph"),
+        ("--graph", "larger", "graph wrong has 5 nodes; expected 4"),
+        ("--init", "of_nothing", "expected a function of at: too many positional arguments"),
+    ],
+)
+def test_a_function_that_is_not_one_of_its_group_is_refused(site, option, name, told):
+    group = {"--partition": "p2pkm.partitions", "--graph": "topologies.graphs", "--init": "p2pkm.inits"}[option]
+    install(site, "wrong-plugin", FUNCTIONS, {group: {"wrong": f"wrong_plugin:{name}"}})
+    ending = call(*SMALL, "--out", "none", option, "wrong")
+    assert ending.code in (2, 3) and told in " ".join(ending.err.split()) and "Traceback" not in ending.err
+
+
+@pytest.mark.parametrize(("option", "name"), [("--partition", "sorted"), ("--graph", "double-ring")])
+def test_partitions_and_graphs_of_before_are_taken(plugin, option, name):
+    module = (
+        "import networkx as nx\nimport numpy as np\n"
+        "def sorted_(table, n, *, feature=0, minimum=0, seed=0):\n"
+        "    return np.argsort(np.argsort(table.points[:, feature])) * n // len(table.points)\n"
+        "def double_ring(n, *, stride=2):\n    return nx.circulant_graph(n, [1, stride])\n"
+    )
+    function = {"sorted": "sorted_", "double-ring": "double_ring"}[name]
+    group = {"--partition": "p2pkm.partitions", "--graph": "topologies.graphs"}[option]
+    install(plugin, "old-plugin", module, {group: {f"old-{name}": f"old_plugin:{function}"}})
+    assert call(*SMALL, "--out", "none", option, f"old-{name}").code == 0

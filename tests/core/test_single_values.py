@@ -1,6 +1,7 @@
 """An array, a list or a table where one value is expected is refused with the name of the option, never compared."""
 
 import inspect
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import topologies
 from p2pkm.core.errors import P2PKMError
 from p2pkm.core.validation import as_floats, as_list, as_path, check_scalar
 from p2pkm.methods.registry import METHODS, known
+from tests.support.sampling import thin
 
 X, CLASSES = p2pkm.blobs(clusters=3, points=10, seed=0)
 DEVICE = np.arange(len(X)) % 4
@@ -63,14 +65,13 @@ def test_parameters_of_methods(name, many):
 
 
 @pytest.mark.filterwarnings("ignore:Number of distinct clusters")
-@pytest.mark.parametrize("many", MANY.values(), ids=MANY)
-@pytest.mark.parametrize("call", [fit, simulate, compare, study], ids=lambda call: call.__name__)
+@pytest.mark.parametrize(("many", "call"), thin(product(MANY, [fit, simulate, compare, study]), 3))
 def test_parameters_of_python_calls(call, many):
     function = {fit: p2pkm.P2PKMeans.__init__, simulate: p2pkm.simulate, compare: p2pkm.compare, study: p2pkm.study}[
         call
     ]
     names = parameters(function, "out", "jobs", "plot")
-    assert [name for name in names if not fails_well(call, name, many)] == []
+    assert [name for name in names if not fails_well(call, name, MANY[many])] == []
 
 
 @pytest.mark.parametrize("name", ["start", "true_centers", "checkpoint", "sample_weight", "init"])

@@ -10,10 +10,10 @@ from p2pkm.channel.registry import PluginTransforms
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import Spec, complete, convert, parse, read_count, read_range
 
-KIND = float | Literal["auto", "rehearsal"] | None
+KIND = float | Literal["auto", "strong"] | None
 
 
-@pytest.mark.parametrize(("text", "expected"), [("auto", "auto"), ("rehearsal", "rehearsal"), ("3", 3.0), (2, 2.0),
+@pytest.mark.parametrize(("text", "expected"), [("auto", "auto"), ("strong", "strong"), ("3", 3.0), (2, 2.0),
                                                 ("none", None), (None, None)])  # fmt: skip
 def test_a_number_or_a_word(text, expected):
     found = convert(text, KIND, "coupling")
@@ -22,7 +22,7 @@ def test_a_number_or_a_word(text, expected):
 
 @pytest.mark.parametrize("text", ["automatic", "", "nan", True])
 def test_neither_number_nor_word(text):
-    with pytest.raises(ExperimentError, match=r"coupling is .*; expected a .*number, or auto, or rehearsal"):
+    with pytest.raises(ExperimentError, match=r"coupling is .*; expected a .*number, or auto, or strong"):
         convert(text, KIND, "coupling")
 
 
@@ -80,7 +80,7 @@ def test_a_complete_spec_has_what_was_given_else_the_default_and_the_seed_of_the
     [
         (p2pkm.Quantization.of, 8, "quantize is 8; expected a p2pkm.Quantization, or text such as"),
         (p2pkm.LinkModel.of, 8, "link model is 8; expected a p2pkm.LinkModel, or text such as"),
-        (PluginTransforms.of, 8, "list is 8; expected text such as 'a,b,c'"),
+        (PluginTransforms.of, 8, "transforms is 8; expected text such as 'rounding:digits=3'"),
         (lambda stages: p2pkm.Faults(stages=stages), "some", "faults stages is 'some'. Known: all, method"),
         (p2pkm.Byzantine.of, 1.5, "byzantine is 1.5; expected a whole number"),
     ],

@@ -1,5 +1,7 @@
 """Tables in memory: frames of pandas, polars and Arrow instead of files."""
 
+import shlex
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -41,10 +43,10 @@ def kind(request):
 def test_all_kinds_of_columns_are_read_alike(kind):
     table = p2pkm.read_table(kind(PATIENTS), "class", "ward", encode="sex, seen", missing="mean")
     nan = np.nan
-    expected = [[61, 1.5, 1, 20454, 1, 0], [nan, 2, 0, 20455.5, 0, 1], [48, 2.5, nan, nan, 1, 0],
-                [55, 3, 1, 20457, nan, nan]]  # fmt: skip
+    expected = [[61, 1.5, 1, 20454, 0], [nan, 2, 0, 20455.5, 1], [48, 2.5, nan, nan, 0],
+                [55, 3, 1, 20457, nan]]  # fmt: skip
     np.testing.assert_array_equal(table.points, expected)
-    assert table.features == ("age", "dose", "smoker", "seen", "sex=f", "sex=m")
+    assert table.features == ("age", "dose", "smoker", "seen", "sex=m")
     assert table.labels.tolist() == [1, 0, 1, 0] and table.device.tolist() == ["Turku", "Oulu", "Turku", "Oulu"]
     dropped = p2pkm.read_table(kind(PATIENTS), "class", "ward", columns=["age", "dose"], missing="drop")
     assert dropped.rows.tolist() == [0, 2, 3] and dropped.points.tolist() == [[61, 1.5], [48, 2.5], [55, 3]]
@@ -123,7 +125,7 @@ def test_simulate_takes_frames_and_tables(kind):
     ("call", "words"),
     [
         (lambda: p2pkm.read_table(5), "path is of type int; expected a path, a DataFrame"),
-        (lambda: p2pkm.read_table(FRAME, header="yes"), "--header cannot be combined with data frame"),
+        (lambda: p2pkm.read_table(FRAME, header="yes"), "the data frame: header cannot be combined with data frame"),
         (lambda: p2pkm.read_table(X, columns="x"), "has no named columns"),
         (lambda: p2pkm.read_table(pd.DataFrame()), "has 0 columns"),
         (lambda: p2pkm.read_table(FRAME.iloc[:0].astype({"x": float})), "expected one point per row"),
@@ -173,7 +175,7 @@ def test_simulate_deals_rows_by_an_array():
 @pytest.mark.parametrize(
     ("points", "partition", "words"),
     [
-        (X, "iid", "partition is 'iid'; expected an array"),
+        (X, "idd", "unknown partition 'idd'. Did you mean 'iid'?"),
         (p2pkm.Shards.deal(X, DEVICE), DEVICE, "to which the points belong already"),
         (FRAME, DEVICE, "cannot be combined with p2pkm.Shards or a column of devices"),
         (X, DEVICE[:-1], "device has shape (5,); expected (6,), one device per row"),
@@ -231,3 +233,25 @@ def test_the_content_of_a_frame_is_that_of_its_columns(kind):
     assert content[0][0] == "dose" and content[0][1].tolist() == [1.5, 2.0, 2.5, 3.0]
     assert content[1][0] == "ward" and content[1][1][0] == "TurkuOuluTurkuOulu"
     assert content[1][1][1].tolist() == [5, 4, 5, 4]
+
+
+def test_names_of_rows_that_are_not_used_are_noted():
+    frame = pd.DataFrame({"Unnamed: 0": ["p", "q"], "a": [1.0, 2.0], "b": [3.0, 5.0]})
+    table = p2pkm.read_table(frame)
+    assert table.features == ("a", "b") and "'Unnamed: 0' is read as names of rows" in table.notes[0]
+    assert p2pkm.read_table(frame, keep="Unnamed: 0").notes is None
+    assert p2pkm.read_table(frame.assign(**{"Unnamed: 0": [0, 1]})).notes is None
+
+
+@pytest.mark.parametrize("first", ["", "Unnamed: 0"])
+def test_names_of_rows_in_a_text_file_are_noted_with_a_command_that_copies_them(tmp_path, first):
+    path = tmp_path / "cars.csv"
+    path.write_text(f"{first},x,y\nMazda RX4,1,2\nFiat 128,3,4\n")
+    table = p2pkm.read_table(path)
+    (note,) = table.notes
+    assert table.features == ("x", "y") and "names of rows and not used" in note
+    given = shlex.split(note.split("; ")[1])[1]
+    (names,) = p2pkm.read_table(path, keep=given).copied.values()
+    assert list(names) == ["Mazda RX4", "Fiat 128"]
+    path.write_text(f"{first},x,y\n0,1,2\n1,3,4\n")
+    assert p2pkm.read_table(path).notes is None

@@ -33,6 +33,8 @@ NAMES = {
     "not every year": ([1990, 1995, 2000, 2005, 2010], NOISE[:, :5]),
     "numbers of columns": (range(12), NOISE),
     "numbers of columns above counts": (range(12), COUNTS),
+    "numbers of columns above like counts": (range(4), RNG.integers(0, 100, (40, 4))),
+    "numbers of three columns": (range(3), NOISE[:, :3]),
     "from one": (range(1, 13), COUNTS),
     "below text": (["0", "1", "2"], [[5.1, 3.5, "setosa"], [4.9, 3.0, "virginica"]]),
     "missing values": ([900, 905, 910], [[0.1, "NA", 0.3], ["", 0.25, 0.35], [0.3, 0.35, 0.45]]),
@@ -50,6 +52,7 @@ POINTS = {
     "whole among fractions": ([0, 1], [[0.01, 0.995], [0.02, 0.98], [0.03, 0.955]]),
     "origin": ([0, 0, 0], NOISE[:, :3]),
     "an outlier": ([900, 12, 910], NOISE[:, :3]),
+    "a point that recurs": ([0, 1, 2], [[0, 1, 2], [3, 4, 5], [1, 0, 2], [0, 1, 2]]),
     "one column": ([2019], NOISE[:, :1]),
     "one row": ([900, 905, 910], []),
     "two rows": ([900, 905, 910], [[0.1, 0.2, 0.3]]),
@@ -76,7 +79,11 @@ def test_numbers_that_are_a_point(tmp_path, name):
     path = write(tmp_path / "t.csv", top, rows)
     table = p2pkm.read_table(path)
     assert table.points.tolist() == [[float(x) for x in row] for row in [top, *rows]]
-    assert table.features is None and table.notes is None
+    assert table.features is None
+    if list(top) in ([0, 1], [1, 2], [1, 2, 3]):
+        assert "is read as a point; use --header yes to read it as column names" in table.notes[0]
+    else:
+        assert table.notes is None
     if len(rows):
         assert p2pkm.read_table(path, header="yes").features == tuple(map(str, top))
 

@@ -66,7 +66,7 @@ def test_row_numbers_that_other_programs_write_are_no_feature(tmp_path, text, fe
 def test_a_column_without_a_name_is_called_by_its_number(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,\n1,2,\n3,4,\n")
     with pytest.raises(
-        DataError, match=r"column '2' is empty, in 2 of 2 rows; expected a value. Use --drop 2 to remove the column$"
+        DataError, match=r"column '2' is empty, in 2 of 2 rows; expected a value. Use drop=2 to remove the column$"
     ):
         p2pkm.read_table(tmp_path / "t.csv")
     assert p2pkm.read_table(tmp_path / "t.csv", drop=["2"]).features == ("a", "b")
@@ -84,7 +84,7 @@ def test_a_column_of_dates_in_one_file_and_of_something_else_in_another_is_named
 @pytest.mark.parametrize("option", ["columns", "drop", "encode"])
 def test_a_name_that_two_columns_have_is_refused(tmp_path, option):
     (tmp_path / "t.csv").write_text("a,a,b\n1,2,3\n3,4,5\n")
-    remedy = f"several columns 'a'; expected one. Use the number of the column, counted from 0, in --{option}"
+    remedy = f"several columns 'a'; expected one. Use the number of the column, counted from 0, in {option}$"
     with pytest.raises(DataError, match=remedy):
         p2pkm.read_table(tmp_path / "t.csv", **{option: ["a"]})
     assert p2pkm.read_table(tmp_path / "t.csv", drop=["1"]).points.tolist() == [[1, 3], [3, 5]]
@@ -95,13 +95,12 @@ def test_a_name_that_two_columns_have_is_refused(tmp_path, option):
     [
         (["2026-01-31", "2026-02-01 10:30"], {"when": [20484, 20485.4375]}),
         (["2026-01-31T00:00:00", "2026-01-31"], {"when": [20484, 20484]}),
-        (["2026-01-31A", "2026-01-31B"], {"when=2026-01-31A": [1, 0], "when=2026-01-31B": [0, 1]}),
-        (["20260131", "20260201"], {"when=20260131": [1, 0], "when=20260201": [0, 1]}),
-        (["2026-W05", "2026-W06"], {"when=2026-W05": [1, 0], "when=2026-W06": [0, 1]}),
-        (["2026-01-31", "2026-02-30"], {"when=2026-01-31": [1, 0], "when=2026-02-30": [0, 1]}),
+        (["2026-01-31A", "2026-01-31B"], {"when=2026-01-31B": [0, 1]}),
+        (["20260131", "20260201"], {"when": [20484, 20485]}),
+        (["20260131", "20261301"], {"when=20261301": [0, 1]}),
     ],
 )
-def test_days_are_counted_of_whole_dates_alone_and_all_else_are_categories(tmp_path, fields, features):
+def test_days_are_counted_of_columns_of_dates_and_all_else_are_categories(tmp_path, fields, features):
     (tmp_path / "t.csv").write_text("a,when\n" + "".join(f"0,{field}\n" for field in fields))
     table = p2pkm.read_table(tmp_path / "t.csv", encode=["when"])
     assert dict(zip(table.features[1:], table.points.T[1:].tolist(), strict=True)) == features
@@ -157,20 +156,19 @@ def test_times_of_arrow_are_those_of_text(tmp_path, zone, unit):
 )
 def test_times_that_are_not_clear_are_refused(tmp_path, fields, said):
     (tmp_path / "t.csv").write_text("when,y\n" + "".join(f"{field},0\n" for field in fields))
-    with pytest.raises(DataError, match=rf"{said}.*expected times such as 2026-01-31 18:00:00.*--drop when"):
+    with pytest.raises(DataError, match=rf"{said}.*expected.* times such as 2026-01-31 18:00:00.*drop='when'"):
         p2pkm.read_table(tmp_path / "t.csv", encode=["when"])
 
 
 def test_the_remedies_work(untidy):
     table = read(untidy)
-    assert table.features == ("admitted", "smoker", "age", "bmi", "sex=f", "sex=m")
+    assert table.features == ("admitted", "smoker", "age", "bmi", "sex=m")
     np.testing.assert_array_equal(table.rows, KEPT)
     assert table.total == 8
     lines = [LINES[i].split(",") for i in KEPT]
     np.testing.assert_array_equal(table.device, [line[1] for line in lines])
     wanted = [
-        [float(line[2][-2:]) - 1, line[4] == "yes", float(line[5]), float(line[6]), line[3] == "f", line[3] == "m"]
-        for line in lines
+        [float(line[2][-2:]) - 1, line[4] == "yes", float(line[5]), float(line[6]), line[3] == "m"] for line in lines
     ]
     np.testing.assert_array_equal(table.points, np.array(wanted, float))
 
@@ -207,16 +205,16 @@ def test_arrow_is_read_as_text_is(untidy):
     np.testing.assert_array_equal(other.points, one.points)
     assert other.features == one.features
     np.testing.assert_array_equal(other.rows, one.rows)
-    with pytest.raises(DataError, match=r"(?s)5 of 7 columns.*row 0, column 'sex'.*--encode sex"):
+    with pytest.raises(DataError, match=r"(?s)5 of 7 columns.*row 0, column 'sex'.*encode='sex'"):
         read("h.parquet", drop=[], encode=[], missing="refuse")
 
 
 def test_columns_choose_features(untidy):
     table = read(untidy, columns=["age", "5"], drop=[], encode=[], missing="refuse")
     assert table.features == ("age",) and len(table.points) == 8
-    with pytest.raises(DataError, match=r"h\.csv: --columns is 'bni'; expected one of the columns"):
+    with pytest.raises(DataError, match=r"h\.csv: columns is 'bni'; expected one of the columns"):
         read(untidy, columns=["bni"], drop=[], encode=[])
-    with pytest.raises(DataError, match="'sex' of --encode is not a feature"):
+    with pytest.raises(DataError, match="'sex' of encode is not a feature"):
         read(untidy, columns=["age"], drop=[], encode=["sex"])
 
 
@@ -232,11 +230,11 @@ def test_numbers_are_read_as_before(tmp_path):
 @pytest.mark.parametrize(
     ("column", "said"),
     [
-        ("1,5;2,5;3,5;4,5", "expected a number with a decimal point.*Use --decimal ',', or use --drop a"),
+        ("1,5;2,5;3,5;4,5", "expected a number with a decimal point.*Use decimal=',', or use drop='a'"),
         ("1;2;x;4", "line 4, column 'a' is 'x'; expected a number.*1 are not numbers"),
-        ("31.01.26;1.2.26;2.2.26;3.2.26", "a date; expected a number. Write dates as 2026-01-31"),
+        ("31.01.26;1.2.26;2.2.26;3.2.26", "a date; expected a number. Use encode='a' with dates='dmy' for days"),
         ("inf;1;2;3", "is 'inf'; expected a finite number"),
-        ("NA;;null;NaN", "is empty, in 4 of 4 rows; expected a value. Use --drop a to remove the column$"),
+        ("NA;;null;NaN", "is empty, in 4 of 4 rows; expected a value. Use drop='a' to remove the column$"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, column, said):
@@ -295,7 +293,7 @@ def test_numbers_beside_text_are_rounded_correctly(tmp_path):
 def test_spreadsheets_and_arrays_are_refused(untidy):
     Path("h.xlsx").write_bytes(b"PK")
     said = here("--data", "h.xlsx")
-    assert said.code == 3 and "cannot be read as a spreadsheet" in said.err
+    assert said.code == 3 and "contains text; expected the format of its suffix" in said.err
     np.save("a.npy", np.eye(3))
     said = here("--data", "a.npy", "--drop", "0")
     assert said.code == 3 and "--drop cannot be combined with .npy files; expected a file of type" in said.err

@@ -125,6 +125,16 @@ def test_arrays_keep_names():
     assert Topology.from_arrays(topology.to_arrays()).names == topology.names == ('"', "b\n", "Åbo")
 
 
+def test_devices_match_nodes_whose_accents_are_written_otherwise():
+    """Names of folders are often decomposed; a program gives them as they are."""
+    graph = nx.Graph([("Åbo", "Oulu"), ("Oulu", "Köln")])
+    order = ("Ko\u0308ln", "A\u030abo")
+    topology = Topology.from_networkx(graph).call(order)
+    assert topology.names == (*order, "Oulu")
+    with pytest.raises(TopologyError, match="differ"):
+        Topology.from_networkx(graph).call(("Åbo", "A\u030abo"))
+
+
 names = st.lists(st.text(min_size=1, max_size=4), min_size=2, max_size=8, unique=True).filter(topologies.are_names)
 
 

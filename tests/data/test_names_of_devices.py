@@ -97,7 +97,9 @@ def test_note_lists_names_that_are_nearly_equal(cohort, tmp_path):
     other = iter(["Turku", "TURKU", "turku ", "Türku"])
     names = [next(other, "Turku") if name == "Turku" else name for name in cohort.hospital]
     cohort.assign(hospital=names).to_csv(tmp_path / "cohort.csv", index=False)
-    note = "names of devices that differ only in case, accents or blanks: 'TURKU', 'Turku', 'Türku' and 'turku'"
+    note = (
+        "names of devices that differ only in case, accents, umlauts or blanks: 'TURKU', 'Turku', 'Türku' and 'turku'"
+    )
     words = ("--data", tmp_path / "cohort.csv", "-k", 2, "--device-column", "hospital", "--out", "none", "-q")
     assert note in here(*words, "--no-plot", "--rounds", 1).out
     assert note in here("data", tmp_path / "cohort.csv").out

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from itertools import product
 
 import numpy as np
 import pytest
@@ -9,16 +10,19 @@ from numpy.testing import assert_array_equal
 
 from p2pkm.core.errors import DataError, P2PKMError
 from p2pkm.core.spec import Spec
+from p2pkm.data.describe_table import describe_table
 from p2pkm.data.out_of_core.formats import Header
 from p2pkm.data.out_of_core.index import FileIndex, index_files
 from p2pkm.data.out_of_core.shards import DiskShards
 from p2pkm.data.partition import PARTITIONS
+from p2pkm.data.readers.any_format import read_table
 from p2pkm.data.readers.folder import match_pattern
 from p2pkm.data.shards import Shards
 from p2pkm.data.table import Table
 from p2pkm.engine.run_options import RunOptions
 from tests.support.prepare import prepare
 from tests.support.run_cli import here, ranks, solve, there
+from tests.support.sampling import thin
 
 FEW = ("--rounds", "4", "-k", "3", "--no-plot", "--out", "none", "--format", "json", "-q")
 
@@ -49,8 +53,9 @@ def same(one: Shards, other: Shards) -> None:
         assert_array_equal(one.labels, other.labels)
 
 
-@pytest.mark.parametrize("name", ["blocks", "column", "iid", "quantity", "dirichlet", "by-label"])
-@pytest.mark.parametrize("minimum", [0, 1])
+@pytest.mark.parametrize(
+    ("name", "minimum"), thin(product(["blocks", "column", "iid", "quantity", "dirichlet", "by-label"], [0, 1]), 3)
+)
 def test_a_part_is_what_dealing_the_whole_gives_these_devices(tmp_path, monkeypatch, name, minimum):
     monkeypatch.setattr("p2pkm.core.sorting._BLOCK", 14)  # several pieces per file
     sizes = [9, 4, 20, 1, 13, 7, 6, 8, 5, 3, 11, 2]
@@ -120,7 +125,7 @@ def test_what_float32_cannot_hold_is_named_with_its_row(tmp_path):
 
 def test_a_cut_file_or_none_and_partitions_that_look_at_points(tmp_path):
     write(tmp_path, [50, 50])
-    with pytest.raises(DataError, match="--partition beta cannot be combined with points that stay on disk"):
+    with pytest.raises(DataError, match="partition='beta' cannot be combined with points that stay on disk"):
         opened(tmp_path / "part-*.npy", Spec("beta", {}), 2)
     with pytest.raises(DataError, match="the files name 2 devices; expected 3"):
         opened(tmp_path / "part-*.npy", Spec("column", {}), 3)
@@ -207,7 +212,8 @@ def test_memory_of_a_rank_is_told_for_what_it_has_to_look_at(partition, work):
     assert "600,000 points stay on disk; each of 2 ranks" in said and f"work on them {work}," in said
 
 
-def test_a_parquet_file_whose_columns_lie_about_their_type_is_a_mistake(tmp_path):
+@pytest.mark.parametrize("step", thin([8, 1], 2))
+def test_a_parquet_file_whose_columns_lie_about_their_type_is_a_mistake(tmp_path, step):
     """In pyarrow's native code the same file ends the process of whoever asks a column for its statistics."""
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -215,7 +221,7 @@ def test_a_parquet_file_whose_columns_lie_about_their_type_is_a_mistake(tmp_path
     path = tmp_path / "0.parquet"
     parquet.write_table(arrow.table({"x": [0.0, 1.0], "device": [0, 1]}), path)
     content = path.read_bytes()
-    for place in range(len(content)):
+    for place in range(0, len(content), step):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         with contextlib.suppress(P2PKMError):
             stored = index_files(str(path), Spec("column", {}), None, None)
@@ -257,7 +263,7 @@ def test_the_command_line_gives_the_bits_of_one_array(tmp_path):
     assert shards["devices"] == 3
     said = here(*FEW[:-1], "--data", tmp_path / "part-*.npy", "--devices", "7").err
     assert "120 points stay on disk; each of 1 rank needs at most about" in said
-    assert prepare(RunOptions(data=str(tmp_path / "part-*.npy"), devices=7), None).experiment.partition[:6] == "blocks"
+    assert prepare(RunOptions(data=str(tmp_path / "part-*.npy"), devices=7), None).options.partition[:6] == "blocks"
 
 
 @pytest.mark.mpi
@@ -283,9 +289,9 @@ def test_float32_runs_are_those_of_the_rounded_points(tmp_path):
     X = np.random.default_rng(0).normal(size=(80, 2))
     np.save(tmp_path / "exact.npy", X)
     np.save(tmp_path / "rounded.npy", X.astype(np.float32).astype(np.float64))
-    half = solve("--data", tmp_path / "exact.npy", "--dtype", "float32", "-k", "3")
+    half = solve("--data", tmp_path / "exact.npy", "--dtype", "float32", "-k", "3", "--rounds", 5)
     for name in ("rounded", "exact"):
-        whole = solve("--data", tmp_path / f"{name}.npy", "-k", "3")
+        whole = solve("--data", tmp_path / f"{name}.npy", "-k", "3", "--rounds", 5)
         assert (half["chain_sha256"] == whole["chain_sha256"]) == (name == "rounded")
         assert (half["ratio_mean"] == whole["ratio_mean"]) == (name == "rounded")
 
@@ -299,3 +305,58 @@ def test_a_parquet_file_without_rows_is_a_device_without_points(tmp_path):
     part = opened(tmp_path / "*.parquet", Spec("column", {}), 3).part(0, 3)
     assert_array_equal(part.sizes, [2, 0, 1])
     assert_array_equal(part.points[:, 0], [0, 1, 2])
+
+
+def write_frame(frame, path):
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False)
+    elif path.suffix == ".parquet":
+        frame.to_parquet(path)
+    else:
+        import pyarrow
+        from pyarrow import feather
+
+        feather.write_feather(pyarrow.Table.from_pandas(frame), str(path), compression="uncompressed")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather", ".arrow", ".ipc", ".csv"])
+@pytest.mark.parametrize("several", [False, True], ids=["file", "folder"])
+def test_what_is_not_read_is_noted_of_points_on_disk_as_in_memory(tmp_path, suffix, several):
+    pytest.importorskip("pyarrow")
+    pandas = pytest.importorskip("pandas")
+    index = pandas.MultiIndex.from_product([["north"], [f"p{i}" for i in range(6)]], names=["region", "patient"])
+    columns = {"x": np.arange(6.0), "Unnamed: 0": list("abcdef")} | ({} if several else {"device": [0, 1, 3] * 2})
+    frame = pandas.DataFrame(columns, index=index)
+    for i in range(2 if several else 1):
+        write_frame(frame, tmp_path / f"site-{i}{suffix}")
+    (tmp_path / "old").mkdir()
+    for name in ("README.md", ".hidden", "old/x.csv"):
+        (tmp_path / name).write_text("x\n1\n")
+    path = tmp_path if several else tmp_path / f"site-0{suffix}"
+    run = prepare(RunOptions(data=str(path), clusters=1, devices=2 if several else 4, partition="column"), None)
+    assert run.points.in_memory == (suffix != ".parquet")
+    notes = [note for note in run.notes if "not read" in note or "not used" in note or "without points" in note]
+    expected = ["column 'Unnamed: 0' is read as names of rows and not used"]
+    if suffix != ".csv":
+        expected.insert(0, "the index of the frame (region, patient) is not read; --keep region")
+    last = f"not read in the folder {tmp_path}: README.md, old"
+    expected.append(last if several else "1 of 4 devices are without points: 2")
+    assert len(notes) == len(expected)
+    for note, start in zip(notes, expected, strict=True):
+        assert note.startswith(start)
+
+
+def test_a_file_without_rows_is_noted_on_disk(tmp_path):
+    write(tmp_path, [3, 0, 2])
+    run = prepare(RunOptions(data=str(tmp_path), clusters=1), None)
+    assert run.notes == ("1 of 3 devices are without points: part-1",)
+
+
+def test_files_beside_the_folders_of_a_partitioned_table_are_named(tmp_path):
+    (tmp_path / "site=A").mkdir()
+    for name in ("site=A/x.csv", "site=A/x.sql", "late.csv", "_SUCCESS"):
+        (tmp_path / name).write_text("x,y\n1,2\n3,4\n")
+    for table in (read_table(tmp_path), describe_table(tmp_path)):
+        assert [note for note in table.notes if "not read" in note] == [
+            f"not read in the folder {tmp_path}: late.csv, site=A/x.sql"
+        ]

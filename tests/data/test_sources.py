@@ -244,7 +244,6 @@ def test_deals_that_cannot_be_made(options, message):
         ([3.0, 1.0, 2.0, 1.0], None, ("1", "2", "3"), [2, 1, 1]),
         (["b", "a", "b", "b"], None, ("a", "b"), [1, 3]),
         (["007", "7", "7", "7"], None, ("007", "7"), [1, 3]),
-        ([-1, 0, 1, 1], None, ("-1", "0", "1"), [1, 1, 2]),
         ([0, 9, 0, 9], None, ("0", "9"), [2, 2]),
         ([0, 2, 0, 2], None, None, [2, 0, 2]),  # numbers, of which device 1 has no points
         ([0, 9, 0, 9], 10, None, [2, *[0] * 8, 2]),
@@ -433,7 +432,7 @@ def test_specs_of_sources(tmp_path):
     np.testing.assert_array_equal(table.device, [0, 1])
     with pytest.raises(ExperimentError, match=r"unknown data 'grid15'. Did you mean 'grid16'"):
         parse_source("grid15")
-    with pytest.raises(ExperimentError, match="--data iris cannot be combined with options for the columns of a file"):
+    with pytest.raises(ExperimentError, match="data='iris' cannot be combined with options for the columns of a file"):
         load(parse_source("iris"), seed=0, label_column="class")
 
 
@@ -479,7 +478,7 @@ def test_text_tables(tmp_path, name, text):
 def test_text_without_header_and_names_as_devices(tmp_path):
     plain = read_table(write(tmp_path, "a.csv", "1,2\n3,4\n"))
     np.testing.assert_array_equal(plain.points, [[1, 2], [3, 4]])
-    assert set(plain._replace(schema=None)[1:]) == {None}
+    assert set(plain._replace(schema=None, notes=None)[1:]) == {None} and len(plain.notes) == 1
     named = read_table(write(tmp_path, "b.csv", "1,d2\n3,d10\n"), device_column="1")
     np.testing.assert_array_equal(column(named.device), [1, 0])
     first = read_table(write(tmp_path, "c.csv", "5.1,3.5,setosa\n4.9,3.0,setosa\n"), label_column=2)
@@ -513,13 +512,13 @@ def test_numbers_and_names_are_read_alike(tmp_path):
         ("x,y\n1,2\n3,abc\n", "line 3, column 'y' is 'abc'; expected a number"),
         ("1,2\n3,\n", "line 2, column '1' is empty, in 1 of 2 rows"),
         ("x;y\n1,5;2\n", "line 2, column 'x' is '1,5'; expected a number with a decimal point"),
-        ("x,y\n1,nan\n", "line 2, column 'y' is empty, in 1 of 1 rows; expected a value. Use --drop y"),
+        ("x,y\n1,nan\n", "line 2, column 'y' is empty, in 1 of 1 rows; expected a value. Use drop='y'"),
         ("1,2\n\n3,-inf\n", "line 3, column '1' is '-inf'; expected a finite number"),
         ("x,label\n1,\n", "line 2, column 'label' is empty"),
         ("label\n1\n", "no column is left for the features; its columns are 'label'"),
         (
             "x,client,device\n1,0,0\n",
-            "columns 'client', 'device' could all be the device; expected one. Choose one with --device-column",
+            "columns 'client', 'device' could all be the device; expected one. Choose one with device_column='client'",
         ),
         (b"x,y\n1,\xff\n", "text is not UTF-8 and was read as Windows-1252"),
         (b"x,y\n1,\x002\n", "line 2, column 'y' is '\\x002'"),
@@ -536,9 +535,9 @@ def test_text_that_cannot_be_used(tmp_path, text, message):
 @pytest.mark.parametrize("given", ["class", 3, -1, "3"])
 def test_a_missing_column_lists_those_there_are(tmp_path, given):
     path = write(tmp_path, "a.csv", "x,y,kind\n1,2,0\n3,4,1\n")
-    with pytest.raises(DataError, match=rf"--label-column is {given!r}; expected one of the columns 'x', 'y', 'kind'"):
+    with pytest.raises(DataError, match=rf"label_column is {given!r}; expected one of the columns 'x', 'y', 'kind'"):
         read_table(path, label_column=given)
-    with pytest.raises(DataError, match=rf"--device-column is {given!r}; expected one of the columns"):
+    with pytest.raises(DataError, match=rf"device_column is {given!r}; expected one of the columns"):
         read_table(path, device_column=given)
     with pytest.raises(DataError, match="column 'kind' is both label and device"):
         read_table(path, label_column="kind", device_column=2)
@@ -585,7 +584,10 @@ def test_npy_that_cannot_be_used(tmp_path, array, message):
 @pytest.mark.parametrize("name", ["a.npy", "a.npz"])
 @pytest.mark.parametrize("data", [b"", b"nonsense", b"\x93NUMPY\x01\x00", b"\x93NUMPY\x01\x00\x03\x00{(\n"])
 def test_broken_arrays(tmp_path, name, data):
-    with pytest.raises(DataError, match=r"cannot be read as NumPy arrays|is not a .npz archive"):
+    with pytest.raises(
+        DataError,
+        match=r"cannot be read as NumPy arrays|is not a .npz archive|contains (text|an array of NumPy); .* Rename",
+    ):
         read_table(write(tmp_path, name, data))
 
 
@@ -623,7 +625,8 @@ def test_npz_that_cannot_be_used(tmp_path, monkeypatch):
     path = tmp_path / "a.npz"
     np.savez(path, a=np.zeros((2, 2)), b=np.zeros((2, 2)))
     with pytest.raises(
-        DataError, match="contains the arrays 'a', 'b'; expected 'X', 'points', 'images' or a single array"
+        DataError,
+        match="contains the arrays 'a' \\[2, 2\\], 'b' \\[2, 2\\]; expected 'X', 'points', 'images' or a single array",
     ):
         read_table(path)
     np.savez(path, X=np.zeros((2, 2)), y=[1, 2, 3])
@@ -649,7 +652,7 @@ def test_an_archive_of_other_things(tmp_path):
         read_table(path)
     np.savez(tmp_path / "b.npz", X=np.zeros((2, 2)))
     (tmp_path / "b.npz").rename(tmp_path / "b.npy")
-    with pytest.raises(DataError, match="is an archive of arrays"):
+    with pytest.raises(DataError, match=r"contains arrays of NumPy.*Rename the file to b\.npz"):
         read_table(tmp_path / "b.npy")
 
 
@@ -658,7 +661,7 @@ def test_parquet_names_its_extra(tmp_path, monkeypatch):
     with pytest.raises(
         DataError, match=r"requires pyarrow, which is not installed. Run pip install 'p2pkm\[parquet\]'"
     ):
-        read_table(write(tmp_path, "a.parquet", "x"))
+        read_table(write(tmp_path, "a.parquet", "PAR1"))
 
 
 def test_parquet(tmp_path):
@@ -679,7 +682,7 @@ def test_parquet(tmp_path):
     with pytest.raises(DataError, match="has 0 rows"):
         read_table(path)
     with pytest.raises(DataError, match="cannot be read as Parquet"):
-        read_table(write(tmp_path, "b.parquet", "nonsense"))
+        read_table(write(tmp_path, "b.parquet", "PAR1 nonsense"))
 
 
 def test_a_table_needs_only_points():

@@ -102,11 +102,14 @@ def test_known_data_pass_except_for_what_is_true_of_them(tmp_path):
 
 
 def test_days_of_dates_and_columns_with_many_categories(tmp_path):
-    dates = pandas.date_range("2026-01-01", periods=150, freq="D").strftime("%Y-%m-%d")
-    frame = pandas.DataFrame({"x": RNG.normal(size=150), "when": dates, "code": [f"c{i}" for i in range(150)]})
+    dates = pandas.date_range("2026-01-01", periods=300, freq="D").strftime("%Y-%m-%d")
+    frame = pandas.DataFrame({"x": RNG.normal(size=300), "when": dates, "code": [f"c{i % 110}" for i in range(300)]})
     assert note(frame.drop(columns="code"), tmp_path / "t.csv", encode=["when"]) == ()
     found = note(frame.drop(columns="when"), tmp_path / "u.csv", encode=["code"])
-    assert found == ("column 'code' becomes 150 features: check that it contains categories",)
+    assert found == (
+        "column 'code' becomes 110 features of 300 rows: check that it contains categories; --drop code removes it, "
+        "and --keep code copies it to labels.csv instead",
+    )
 
 
 def test_long_lists_are_cut(tmp_path):

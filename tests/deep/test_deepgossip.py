@@ -12,8 +12,8 @@ from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.messages import Inbox
 from p2pkm.core.protocols import Work
 from p2pkm.deep.method import DeepState, flatten
-from p2pkm.experiments.checking.check_method import CHECKS, check_method
 from p2pkm.network.graph import Topology
+from p2pkm.testing.check_method import CHECKS, check_method
 from tests.support.images import deal
 from tests.support.play_rounds import arrange
 from topologies.time_varying.graph import Exchange, record

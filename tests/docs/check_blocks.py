@@ -52,12 +52,8 @@ _WRITTEN = (
     "ref/*.md",
     "explain/*.md",
     "results/*.md",
-)  # no log, nothing generated
-PAGES = [
-    ROOT / "README.md",
-    *sorted(page for glob in _WRITTEN for page in DOCS.glob(glob)),
-    ROOT / "launch" / "README.md",
-]
+)
+PAGES = [ROOT / "README.md", *sorted(page for glob in _WRITTEN for page in DOCS.glob(glob))]
 KINDS = {
     "bash": {"run", "norun"},
     "python": {"run", "norun", "file"},
@@ -194,14 +190,32 @@ def plain_commands(script: str) -> Iterator[list[str] | None]:
 
 def parse_only(block: Block) -> None:
     """Parse a block that is not run: Python must compile, every option of a command of p2pkm must exist."""
-    from p2pkm.cli.run import command
-
     if block.language == "python":
         ast.parse(block.text)
         return
     for words in plain_commands(block.text):
-        if words is not None:
-            command.make_context("p2pkm", list(words), resilient_parsing=False)
+        if words is not None and (problem := parse_words(words)):
+            raise ValueError(problem)
+
+
+def parse_words(words: list[str]) -> str:
+    """Parse the words after ``p2pkm``, those of a command such as ``compare`` too; return the error, or nothing."""
+    import click
+
+    from p2pkm.cli.run import command
+
+    try:
+        group: click.Command = command
+        context: click.Context | None = None
+        while isinstance(group, click.Group) and words and words[0] in group.commands:
+            context = click.Context(group, parent=context, info_name=words[0])
+            group, words = group.commands[words[0]], words[1:]
+        group.make_context(group.name or "p2pkm", list(words), parent=context)
+    except click.ClickException as error:
+        return error.format_message()
+    except click.exceptions.Exit:
+        return ""  # --help
+    return ""
 
 
 def missing_need(block: Block) -> str | None:

@@ -33,33 +33,49 @@ def test_every_public_name_has_an_example_that_runs(home, name, tmp_path, monkey
     assert not said, "".join(said)
 
 
+def test_every_example_of_an_attribute_or_method_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    classes = {getattr(MODULES[home], name) for home, name in NAMES}
+    classes |= {type(p2pkm.simulate("local", None, "blobs", devices=2, progress=False).clusters)}
+    found = [test for kind in classes if inspect.isclass(kind)
+             for test in doctest.DocTestFinder().find(kind, kind.__name__, globs={}) if "." in test.name]  # fmt: skip
+    said = []
+    for test in found:
+        doctest.DocTestRunner(optionflags=FLAGS).run(test, out=said.append)
+    assert any(test.examples for test in found) and not said, "".join(said)
+
+
 @pytest.mark.parametrize("module", [p2pkm, topologies], ids=lambda module: module.__name__)
 def test_the_example_of_a_package_runs(module):
     assert doctest.testmod(module, optionflags=FLAGS) == (0, len(doctest.DocTestFinder().find(module)[0].examples))
 
 
 ROOT = Path(__file__).parents[2]
-FILES = {path: ast.parse(path.read_text("utf-8")) for home in MODULES.keys() - {"partition"}
-         for path in sorted((ROOT / home).rglob("*.py"))}  # fmt: skip
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
 CAMEL_CASE = re.compile(r"\b[A-Z]\w*[a-z]\w*\b")
 OUTSIDE = {  # names of others, words of numpydoc types, words that sentences begin with there, and parts of names
-    *{"AnnData", "DataFrame", "Figure", "RandomState", "MyMethod", "n_features_in_"},
+    *{"AnnData", "DataFrame", "Executor", "Figure", "RandomState", "MyMethod", "n_features_in_"},
     *{"None", "True", "False", "Ignored"},
 }  # fmt: skip
 WORDS = {"async", "global", "club", "arcs_", "edge_", "root_", "store_", "distance_left", "epsilon_alone"}
 
 
 @cache
+def files():
+    """Return the parsed source of every module."""
+    return {path: ast.parse(path.read_text("utf-8")) for home in MODULES.keys() - {"partition"}
+            for path in sorted((ROOT / home).rglob("*.py"))}  # fmt: skip
+
+
+@cache
 def list_names():
-    """Return all names that the packages use or define, those that each module defines, and those in each class."""
+    """Return all names that the packages use or define, those that each module uses, and those in each class."""
     used, modules, members = set(), {}, {}
-    for path, tree in FILES.items():
+    for path, tree in files().items():
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        modules[module] = {name for node in ast.iter_child_nodes(tree) for name in _names(node)}
-        nodes = list(ast.walk(tree))
-        used |= {name for node in nodes for name in _name(node)} | {module.rpartition(".")[2]}
-        for node in nodes:
+        modules[module] = set(_names(tree))
+        used |= modules[module] | {module.rpartition(".")[2]}
+        for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 members.setdefault(node.name, set()).update(_names(node))
     return used, modules, members
@@ -102,7 +118,7 @@ def stale_names(text):
 
 def _is_file(word):
     """Return whether a path names a file from the root, or ends the path of a file of the packages."""
-    return (ROOT / word).exists() or any(path.parts[-len(Path(word).parts) :] == Path(word).parts for path in FILES)
+    return (ROOT / word).exists() or any(path.parts[-len(Path(word).parts) :] == Path(word).parts for path in files())
 
 
 def _resolves(name, modules, members):
@@ -118,7 +134,7 @@ def _resolves(name, modules, members):
 @pytest.mark.slow
 def test_names_in_docstrings_exist():
     found = []
-    for path, tree in FILES.items():
+    for path, tree in files().items():
         for node in ast.walk(tree):
             if isinstance(node, DOCUMENTED) and (words := stale_names(ast.get_docstring(node) or "")):
                 where = f"{path.relative_to(ROOT)}:{getattr(node, 'name', '')}"
@@ -126,6 +142,7 @@ def test_names_in_docstrings_exist():
     assert not found, "\n".join(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [
     "See `checkpoints.py`.",
     "As network/star.py does.", "See `p2pkm.core.batches.Devices`.", "`p2pkm.core.batch.Device`",
@@ -147,7 +164,7 @@ def list_documented_attributes(docstring):
 
 def list_records():
     """Yield file, class and documented attributes of every named tuple and data class that inherits nothing else."""
-    for path, tree in FILES.items():
+    for path, tree in files().items():
         for node in ast.walk(tree):
             if not isinstance(node, ast.ClassDef):
                 continue
@@ -157,15 +174,16 @@ def list_records():
                 yield path, node, list_documented_attributes(ast.get_docstring(node, clean=False) or "")
 
 
+@pytest.mark.slow
 def test_documented_attributes_of_records_exist():
-    stale = {}
-    for path, node, documented in list_records():
+    stale, records = {}, list(list_records())
+    for path, node, documented in records:
         defined = {child.target.id for child in node.body if isinstance(child, ast.AnnAssign)}
         defined |= {child.name for child in node.body if isinstance(child, ast.FunctionDef)}
         if documented - defined:
             stale[f"{path.relative_to(ROOT)}: {node.name}"] = sorted(documented - defined)
     assert not stale, f"attributes that do not exist: {stale}"
-    assert sum(len(documented) for _, _, documented in list_records()) > 300
+    assert sum(len(documented) for _, _, documented in records) > 300
 
 
 def test_names_with_a_trailing_underscore_are_no_links():

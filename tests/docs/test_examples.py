@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.run_cli import environment
+
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
 
-OPTIONAL = {"anndata", "jax", "pandas", "polars", "pyarrow", "pymetis", "dp_accounting"}
+OPTIONAL = {"anndata", "jax", "polars", "pyarrow", "pymetis", "dp_accounting"}
 
 
 def test_an_example_without_its_optional_package_says_what_to_install(tmp_path):
@@ -38,7 +40,13 @@ def test_example_runs(path, tmp_path):
     if path.stem == "deep_clustering":
         pytest.importorskip("jax", reason="needs the extra deep")
     done = subprocess.run(
-        [sys.executable, "-W", "error", path], cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False
+        [sys.executable, "-W", "error", path],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from tests.support.run_cli import environment
+
 FOLDER = Path(__file__).parents[2] / "examples" / "reproduce"
 DATA = os.environ.get("P2PKM_DATA")
 FILES = sorted(Path(DATA).glob("garst/abl_*.csv")) if DATA else []
@@ -42,11 +44,9 @@ def modules():
 
 
 def run(script, folder, *arguments):
-    environment = {name: value for name, value in os.environ.items() if name != "P2PKM_DATA"}
+    given = {name: value for name, value in environment().items() if name != "P2PKM_DATA"}
     command = [sys.executable, "-W", "error", FOLDER / f"{script}.py", "--out", folder / "figures", *arguments]
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture(scope="module")

@@ -250,8 +250,8 @@ def test_no_descent_is_claimed_and_a_note_says_why():
 @pytest.mark.parametrize(("method", "piece"), [
     (p2pkm.GTVMin(3, groups=True), "removes links between groups"), (p2pkm.GTVMin(3, relaxation=1.5), "uses relaxation "
     "1.5"),
-    (ADMM(3), "dual variables"), (Coreset(3), "have to last"),
-    (p2pkm.TreeLloyd(3), "links have to last"),
+    (ADMM(3), "dual variables"), (Coreset(3), "must not change"),
+    (p2pkm.TreeLloyd(3), "links must not change"),
 ], ids=["groups", "relaxation", "admm", "coreset", "treelloyd"])  # fmt: skip
 def test_methods_that_need_links_to_last_are_refused(method, piece):
     with pytest.raises(ExperimentError, match=f"{piece}.* one-peer-exponential change from round to round"):

@@ -16,18 +16,19 @@ from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.core.errors import ExperimentError, TopologyError
 from p2pkm.core.protocols import PointCount
 from p2pkm.core.spec import Spec
+from p2pkm.core.traits import Condition
 from p2pkm.data.out_of_core.formats import Header
 from p2pkm.data.out_of_core.index import FileIndex
 from p2pkm.data.out_of_core.shards import DiskShards
 from p2pkm.data.stream import DataStream
 from p2pkm.engine.build_batch import label_pooled
 from p2pkm.engine.build_run import (
-    RunConfig,
+    Run,
     build_run,
     check_options,
     require_same_run,
 )
-from p2pkm.engine.run_job import RootHooks, _count_work, _tell_rank_partition
+from p2pkm.engine.run_job import Observers, _count_work, _tell_rank_partition
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.network.graph import Topology
 from tests.contract.test_determinism import start
@@ -41,8 +42,8 @@ def asked(**options):
     return RunOptions(clusters="auto" if options.get("k_max") else None, **options)
 
 
-def build(method=None, topology=RING, points=FEW, ranks=1, **options):
-    return build_run(method or p2pkm.GTVMin(3), asked(**options), topology, points, ranks=ranks)
+def build(method=None, topology=RING, points=FEW, **options):
+    return build_run(method or p2pkm.GTVMin(3), asked(**options), topology, points)
 
 
 def test_cheap_checks_come_first():
@@ -52,10 +53,7 @@ def test_cheap_checks_come_first():
         ({"record_every": 0}, "record_every is 0"),
         ({"scale": "standart"}, "scale is 'standart'"),
         ({"rank_partition": "best"}, "rank_partition is 'best'"),
-        (
-            {"faults": p2pkm.Faults(loss=0.1), "link_model": p2pkm.LinkModel.wan()},
-            "the simulated time does not include faults",
-        ),
+        ({"stale_policy": p2pkm.StalePolicy.drop()}, "stale policy drop requires faults"),
         ({"points": FEW}, "has 5 nodes"),
         ({"points": PointCount(5, 2, 2)}, "3 clusters of 2 points"),
         ({"points": PointCount(5, 20, 2)}, "disconnected"),
@@ -107,7 +105,11 @@ def test_a_number_of_clusters_is_chosen_where_all_can_agree():
     with pytest.raises(TopologyError, match="cannot agree on a number of clusters"):
         build(topology=apart, k_max=5, allow_disconnected=True)
     for method, options, words in (
-        (p2pkm.GTVMin(3, groups=True), {}, r"-k auto \(k_max\) cannot be combined with --groups"),
+        (
+            p2pkm.GTVMin(3, groups=True),
+            {},
+            r"clusters='auto' \(k_max\) cannot be combined with groups: .* remove groups",
+        ),
         (p2pkm.GTVMin(3), {"start": [[0.0]]}, "start and k_max cannot be combined"),
     ):
         with pytest.raises(ExperimentError, match=words):
@@ -116,16 +118,15 @@ def test_a_number_of_clusters_is_chosen_where_all_can_agree():
 
 def test_the_integers_that_were_asked_for_are_those_that_travel():
     for asked, found in (("auto", "rice"), ("int8", "int8"), ("rice:threshold=1", "rice:threshold=1")):
-        plan = build(quantize=Quantization.of(asked)).channel
-        assert (
-            plan.find("quantization") == build(quantize=Quantization.of(found)).channel.find("quantization") is not None
-        )
+        method = p2pkm.GTVMin(3, coupling="strong")
+        plans = [build(method, quantize=Quantization.of(text)).channel for text in (asked, found)]
+        assert plans[0].find("quantization") == plans[1].find("quantization") is not None
 
 
 @pytest.mark.parametrize(("count", "more"), [(0, None), (2, ""), (20, ""), (21, ", ... (21 in all)")])
 def test_of_many_features_the_first_20_are_named(count, more):
     names = tuple(f"f{i}" for i in range(count))
-    told = RunConfig(p2pkm.GTVMin(2), RING, features=names).list_features()
+    told = Run(p2pkm.GTVMin(2), RING, features=names).list_features()
     assert told == (None if more is None else ", ".join(names[:20]) + more)
 
 
@@ -198,7 +199,7 @@ class _TwoRanks:
 
 
 def test_a_rank_with_another_run_is_named():
-    one = RunConfig(p2pkm.GTVMin(2), RING)
+    one = Run(p2pkm.GTVMin(2), RING)
     require_same_run(one, _TwoRanks(replace(one)), {"points": bytes(32)})
     with pytest.raises(ExperimentError, match="rank 1 differs from rank 0 in rounds, seed"):
         require_same_run(one, _TwoRanks(replace(one, seed=1, rounds=3)), {"points": bytes(32)})
@@ -227,7 +228,7 @@ def test_rank_0_alone_receives_the_same_result():
 
 
 def test_changing_points_are_counted_once_per_round():
-    run = RunConfig(p2pkm.GTVMin(3), RING, rounds=4)
+    run = Run(p2pkm.GTVMin(3), RING, rounds=4)
     assert _count_work(run, 7) == 7
     assert _count_work(replace(run, stream=DataStream()), 7) == 35
 
@@ -240,29 +241,29 @@ def test_pooled_labels_belong_to_the_nearest_centroids():
 @pytest.mark.parametrize("count", [0, 6, 7, 8, 21, 22])
 def test_digests_do_not_depend_on_the_pieces(count, monkeypatch):
     rows = np.arange(float(count))
-    at_once = RunConfig(p2pkm.GTVMin(3), replace(RING, weights=rows)).digests()
-    monkeypatch.setattr("p2pkm.engine.build_run._HASH_BLOCK", 7)
-    assert RunConfig(p2pkm.GTVMin(3), replace(RING, weights=rows)).digests() == at_once
+    at_once = Run(p2pkm.GTVMin(3), replace(RING, weights=rows)).digests()
+    monkeypatch.setattr("p2pkm.core.digest._BLOCK", 7)
+    assert Run(p2pkm.GTVMin(3), replace(RING, weights=rows)).digests() == at_once
 
 
 @pytest.mark.parametrize("figures", [{}, {"load_imbalance": 1.25, "load_imbalance_devices": 1.0, "edge_cut": 1234,
                                           "halo_size": 5, "rank_partition": "blocks"}])  # fmt: skip
 def test_the_rank_partition_is_described_if_it_is_known(figures):
     told = []
-    _tell_rank_partition(RootHooks(tell=told.append), figures)
+    _tell_rank_partition(Observers(tell=told.append), figures)
     words = "rank partition blocks: edge cut 1,234, halo 5; load imbalance 1.250 in points, 1.000 in devices"
     assert told == ([words] if figures else [])
 
 
 def test_methods_without_weights_accept_points_on_disk():
     method = p2pkm.Private(2, epsilon=1.0, radius=1.0)
-    assert method.traits.no_weights
+    assert Condition.POINT_WEIGHTS in method.traits.incompatible_with
     build(method)
 
 
-@pytest.mark.parametrize(("wish", "ranks", "refused"), [("metis", 2, True), ("blocks", 2, False), ("metis", 1, False)])
-def test_points_on_disk_are_partitioned_into_blocks(wish, ranks, refused):
+@pytest.mark.parametrize(("wish", "refused"), [("metis", True), ("blocks", False), ("auto", False)])
+def test_points_on_disk_are_partitioned_into_blocks(wish, refused):
     on_disk = DiskShards(FileIndex((Header("a.npy", 20, 2, False),), None, 4), Spec("blocks", {}), 4, "float64")
     with pytest.raises(ExperimentError, match="points on disk") if refused else nullcontext():
-        build(points=on_disk, ranks=ranks, rank_partition=wish)
-    build(ranks=ranks, rank_partition=wish)
+        build(points=on_disk, rank_partition=wish)
+    build(rank_partition=wish)

@@ -1,9 +1,8 @@
-"""What a run fills in where the method leaves coupling, relaxation, accept test and start to it."""
+"""Values of coupling, relaxation and start that a run chooses if the method leaves them open."""
 
 import json
 from pathlib import Path
 
-import networkx as nx
 import pytest
 
 import p2pkm
@@ -11,9 +10,10 @@ import topologies
 from p2pkm.channel.quantization import Quantization
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.protocols import PointCount
-from p2pkm.engine.build_run import RunConfig, build_run
+from p2pkm.engine.build_run import Run, build_run
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import parse_method, record_defaults
+from p2pkm.methods.building_blocks.coupling_choice import choose_coupling
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.registry import find
 from p2pkm.network.graph import Topology
@@ -22,9 +22,9 @@ from tests.support.methods import METHODS, build
 from tests.support.run_cli import here
 
 TREE, FLOOD = "tree-summaries:candidates=5", "flooded-summaries:candidates=5"
-BEST = ("rehearsal", "auto", True)
-RULE = ("auto", "auto", True)
-USUAL = (None, None, None)
+BEST = ("auto", "auto")
+STRONG = ("strong", None)
+USUAL = (None, None)
 
 
 def resolve(method, graph=None, **options):
@@ -49,7 +49,7 @@ def test_a_configured_method_is_configured_again_to_the_same(name):
 
 
 def filled(method):
-    return method.coupling, method.relaxation, method.accept
+    return method.coupling, method.relaxation
 
 
 @pytest.mark.parametrize(("method", "options", "expected", "init"), [
@@ -58,13 +58,18 @@ def filled(method):
     ({"schedule": "async"}, {}, BEST, TREE),
     ({"init": "bounding-box"}, {}, BEST, "bounding-box"),
     ({}, {"link_model": "wan"}, BEST, TREE),
-    ({}, {"quantize": "rice"}, BEST, TREE),
+    ({}, {"quantize": "rice"}, STRONG, TREE),
+    ({}, {"quantize": "possible"}, BEST, TREE),
     ({}, {"byzantine": "0"}, BEST, TREE),
-    ({}, {"min_cluster_size": 2}, RULE, TREE),
-    ({"relaxation": 1.2}, {}, ("rehearsal", 1.2, True), TREE),
-    ({"accept": False}, {}, ("rehearsal", "auto", False), TREE),
-    ({"coupling": "auto"}, {}, ("auto", None, None), TREE),
-    ({"coupling": 3.0}, {}, (3.0, None, None), TREE),
+    ({}, {"min_cluster_size": 2}, STRONG, TREE),
+    ({}, {"rounds": 0}, STRONG, TREE),
+    ({"swaps": True}, {}, STRONG, TREE),
+    ({"local_steps": 2}, {}, STRONG, TREE),
+    ({"relaxation": 1.2}, {}, ("auto", 1.2), TREE),
+    ({"coupling": "auto"}, {}, BEST, TREE),
+    ({"coupling": "bayes"}, {}, ("bayes", "auto"), TREE),
+    ({"coupling": "strong"}, {}, STRONG, TREE),
+    ({"coupling": 3.0}, {}, (3.0, None), TREE),
     ({"alpha": 3.0}, {}, USUAL, TREE),
     ({"groups": True}, {}, USUAL, "global"),
     ({"init": "local"}, {}, USUAL, "local"),
@@ -90,14 +95,22 @@ def test_a_run_fills_in_what_it_can_use(method, options, expected, init):
         assert resolve(found, **options) == found  # what was filled in can be asked for
 
 
-NUMBERS = [  # parameters of the method, options of the run, and whether its tables travel as integers
-    ({}, {}, True), ({"schedule": "async"}, {}, True), ({"relaxation": 1.2}, {}, True), ({"accept": False}, {}, True),
+def test_strong_follows_from_the_graph_and_the_number_of_points_alone():
+    run = p2pkm.simulate(p2pkm.GTVMin(3, coupling="strong"), topologies.ring(24), deal(24))
+    number = choose_coupling(Topology.from_graph(topologies.ring(24)), len(deal(24).points), 3)
+    assert run.summary["coupling_choice"] == "strong" and run.summary["coupling"] == number > 30
+
+
+NUMBERS = [  # parameters besides coupling strong, options of the run, and whether its tables travel as integers
+    ({}, {}, True), ({"schedule": "async"}, {}, True), ({"relaxation": 1.2}, {}, True),
     ({"init": "rows:lean=true"}, {}, True), ({}, {"link_model": "wan"}, True), ({}, {"byzantine": "0"}, True),
     ({"init": "bounding-box"}, {}, False),
     ({}, {"faults": "loss=0"}, True), ({}, {"quantize": "auto"}, True), ({}, {"quantize": None}, False),
     ({}, {"quantize": "none"}, False), ({"schedule": "jacobi"}, {}, False), ({"local_steps": 2}, {}, False),
-    ({"swaps": True}, {}, False), ({"coupling": "auto"}, {}, False), ({"alpha": 3.0}, {}, False),
-    ({"groups": True}, {}, False), ({"init": "local"}, {}, False), ({"robust": "clip"}, {}, False),
+    ({"swaps": True}, {}, False), ({"coupling": "auto"}, {}, False), ({"coupling": None}, {}, False),
+    ({"coupling": None}, {"quantize": "rice"}, True), ({"coupling": None, "alpha": 3.0}, {}, False),
+    ({"coupling": 3.0}, {}, False), ({"coupling": None, "groups": True}, {}, False), ({"init": "local"}, {}, False),
+    ({"robust": "clip"}, {}, False),
     ({}, {"start": [[0.0]]}, False), ({}, {"noise": 0.1}, False), ({}, {"faults": "loss=0.1"}, False),
     ({}, {"byzantine": "1"}, False), ({}, {"min_cluster_size": 2}, False), ({}, {"stream": "drawn:kind=slow"}, False),
     ({"schedule": "async"}, {"link_model": "wan"}, False),
@@ -106,7 +119,7 @@ NUMBERS = [  # parameters of the method, options of the run, and whether its tab
 
 @pytest.mark.parametrize(("method", "options", "integers"), NUMBERS)
 def test_tables_travel_as_integers_where_they_may(method, options, integers):
-    run = plan(p2pkm.GTVMin(3, **method), **options)
+    run = plan(p2pkm.GTVMin(3, **{"coupling": "strong"} | method), **options)
     assert (run.channel.find("quantization") is not None) == integers
     numbers = record_defaults(RunOptions(), parse_method(RunOptions()), run).quantize
     assert numbers == Quantization("rice" if integers else "none")
@@ -118,23 +131,74 @@ def test_tables_travel_as_integers_where_they_may(method, options, integers):
 def test_what_else_does_not_send_integers_by_itself():
     for name in ("consensus", "treelloyd", "local"):
         assert plan(find(name)(3)).channel.find("quantization") is None
-    assert plan(p2pkm.GTVMin(16)).channel.find("quantization") is not None
-    assert plan(p2pkm.GTVMin(17)).channel.find("quantization") is None
-    apart = nx.disjoint_union(topologies.ring(5), topologies.path(2))
-    for graph in (topologies.one_peer_exponential(8), apart, topologies.build("ring", 5_001)):
-        assert plan(p2pkm.GTVMin(3), graph, allow_disconnected=True).channel.find("quantization") is None
+    assert plan(p2pkm.GTVMin(16, coupling="strong")).channel.find("quantization") is not None
+    assert plan(p2pkm.GTVMin(17, coupling="strong")).channel.find("quantization") is None
+    for graph in (topologies.one_peer_exponential(8), topologies.build("ring", 5_001)):
+        assert plan(p2pkm.GTVMin(3, coupling="strong"), graph).channel.find("quantization") is None
     with pytest.raises(ExperimentError, match="continues from centroids between the grid points"):
         plan(p2pkm.GTVMin(3, local_steps=2), quantize="rice")
 
 
 def test_the_graph_decides_too():
-    apart = nx.disjoint_union(topologies.ring(5), topologies.path(2))
-    assert filled(resolve(p2pkm.GTVMin(3), apart, allow_disconnected=True)) == RULE
-    large = topologies.build("ring", 5_001)
-    assert filled(resolve(p2pkm.GTVMin(3), large)) == RULE
-    changing = topologies.one_peer_exponential(8)
-    found = resolve(p2pkm.GTVMin(3), changing)
-    assert filled(found) == USUAL and str(found.init) == FLOOD
+    for graph, expected, init in (
+        (topologies.build("ring", 5_001), BEST, TREE),
+        (topologies.build("path", 100_002), USUAL, "global"),
+        (topologies.one_peer_exponential(8), USUAL, FLOOD),
+    ):
+        found = resolve(p2pkm.GTVMin(3), graph)
+        assert (*filled(found), str(found.init)) == (*expected, init)
+
+
+REFUSED = [  # parameters, options, graph, and a word of the reason
+    ({"groups": True}, {}, None, "groups"),
+    ({"init": "local"}, {}, None, "init='local'"),
+    ({"init": "flooded-summaries:hops=1"}, {}, None, "a limit of hops"),
+    ({"robust": "clip"}, {}, None, "robust=clip"),
+    ({"robust": "saturate"}, {}, None, "robust='saturate'"),
+    ({"matching": "optimal"}, {}, None, "matching=optimal"),
+    ({"normalize_losses": True}, {}, None, "normalize_losses"),
+    ({"star_term": False}, {}, None, "star_term=false"),
+    ({"update": "as-printed"}, {}, None, "update=as-printed"),
+    ({"schedule": "jacobi", "safeguard": True}, {}, None, "safeguard"),
+    ({"swaps": True}, {}, None, "swaps"),
+    ({"local_steps": 2}, {}, None, "local_steps"),
+    ({}, {"start": [[0.0]]}, None, "start"),
+    ({}, {"rounds": 0}, None, "rounds=0"),
+    ({}, {"stream": "drawn:kind=slow"}, None, "stream"),
+    ({}, {"noise": 0.1}, None, "noise"),
+    ({}, {"faults": "loss=0.1"}, None, "faults"),
+    ({}, {"byzantine": "1"}, None, "byzantine"),
+    ({}, {"min_cluster_size": 2}, None, "min_cluster_size"),
+    ({}, {"quantize": "rice"}, None, "quantize"),
+    ({"schedule": "async"}, {"link_model": "wan"}, None, "link_model"),
+    ({}, {}, topologies.one_peer_exponential(8), "change from round to round"),
+    ({}, {}, topologies.build("path", 100_002), "a graph of 100,001 hops"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "options", "graph", "word"), REFUSED)
+def test_what_refuses_a_choice_by_name_is_why_it_is_not_the_default(method, options, graph, word):
+    graph = topologies.complete(12) if graph is None else graph
+    (note,) = plan(p2pkm.GTVMin(3, **method), graph, **options).notes
+    assert note.startswith("coupling=auto, the default of gtvmin, is not used: ") and word in note
+    with pytest.raises(ExperimentError) as found:
+        plan(p2pkm.GTVMin(3, coupling="auto", **method), graph, **options)
+    assert note.partition("used: ")[2] == str(found.value).partition(". ")[0]
+
+
+@pytest.mark.parametrize(("method", "options"), [
+    ({}, {}), ({"coupling": 3.0}, {"noise": 0.1}), ({"alpha": 3.0}, {"faults": "loss=0.1"}),
+    ({"coupling": "strong"}, {"min_cluster_size": 2}),
+])  # fmt: skip
+def test_there_is_no_note_where_the_choice_runs_or_a_coupling_is_given(method, options):
+    assert plan(p2pkm.GTVMin(3, **method), **options).notes == ()
+
+
+def test_the_note_is_one_line_of_the_terminal_and_of_the_result():
+    ending = here("--devices", 6, "--data", "grid16:points=6", "--noise", 0.1, "--out", "none", "-q")
+    assert ending.out.count("is not used") == 1 and "is not used" not in ending.err
+    result = p2pkm.simulate(p2pkm.GTVMin(3), topologies.ring(6), deal(6), noise=0.1)
+    assert sum("is not used" in note for note in result.notes) == 1
 
 
 @pytest.mark.parametrize("name", "consensus pushsum tracking admm gossip dgc gossip-sum epidemic".split())
@@ -144,31 +208,14 @@ def test_other_methods_start_along_a_tree_or_flood_alike(name):
         assert str(resolve(find(name)(3), noise=0.1).init) == "flooded-summaries"
 
 
-@pytest.mark.parametrize("options", [{"coupling": "rehearsal"}, {"accept": True}])
-def test_what_is_asked_for_and_cannot_be_used_is_refused(options):
-    for more in ({"init": "local"}, {"groups": True}):
-        with pytest.raises(ExperimentError, match=r"cannot be combined with --groups"):
-            p2pkm.GTVMin(3, **options, **more)
-    with pytest.raises(ExperimentError, match="noise"):
-        resolve(p2pkm.GTVMin(3, **options), noise=0.1)
-
-
-@pytest.mark.parametrize("graph", [topologies.ring(40), topologies.star(30)])
-def test_a_plain_run_never_ends_worse_than_its_start(graph):
-    for seed in range(2):
-        summary = p2pkm.simulate(p2pkm.GTVMin(3), graph, deal(len(graph)), seed=seed).summary
-        assert summary["ratio_mean"] <= summary["ratio_start"] * (1 + 1e-12)
-        assert summary["coupling_choice"] == "rehearsal"
-
-
 def test_the_experiment_shows_what_was_filled_in():
     config = json.loads(here("--dry-run", "--devices", 8, "--algorithm", "consensus:init=global").out)
     assert config["algorithm"] == "consensus:init=tree-summaries:candidates=5" and "init" not in config
     again = json.loads(here("--dry-run", "--devices", 8).out)
-    assert (again["init"], again["coupling"], again["relaxation"], again["accept"]) == (TREE, *BEST)
-    given = json.loads(here("--dry-run", "--devices", 8, "--no-accept", "--coupling", 3).out)
-    assert given["coupling"] == 3.0 and given["accept"] is False and "relaxation" not in given
-    run = RunConfig(p2pkm.GTVMin(4, coupling=7.0, init="tree-summaries"), Topology.from_graph(topologies.ring(3)))
+    assert (again["init"], again["coupling"], again["relaxation"]) == (TREE, *BEST)
+    given = json.loads(here("--dry-run", "--devices", 8, "--coupling", 3).out)
+    assert given["coupling"] == 3.0 and "relaxation" not in given
+    run = Run(p2pkm.GTVMin(4, coupling=7.0, init="tree-summaries"), Topology.from_graph(topologies.ring(3)))
     assert record_defaults(RunOptions(), parse_method(RunOptions()), run).coupling == 7.0
 
 
@@ -179,10 +226,9 @@ def test_a_run_from_the_configuration_of_another_may_be_disturbed(tmp_path, monk
     manifest = json.loads(Path("run/manifest.json").read_text("utf-8"))
     assert manifest["defaults"] == {
         "init": TREE,
-        "coupling": "rehearsal",
+        "coupling": "auto",
         "relaxation": "auto",
-        "accept": True,
-        "quantize": "rice",
+        "quantize": "none",
     }
     noisy = here("--config", "run/config.toml", "--noise", "0.1", "--out", "none", "--format", "json")
     assert noisy.code == 0, noisy.err
@@ -192,4 +238,4 @@ def test_a_run_from_the_configuration_of_another_may_be_disturbed(tmp_path, monk
 def test_the_closing_table_names_the_coupling_and_predicts_no_other_method():
     words = ("--devices", 16, "--no-baselines", "--out", "none", "-q", "-v")
     ending = here(*words)
-    assert "calibrated on local sums" in ending.out and "treelloyd" not in ending.out
+    assert "chosen by leave-one-out likelihood: " in ending.out and "treelloyd" not in ending.out

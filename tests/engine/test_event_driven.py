@@ -12,15 +12,17 @@ import p2pkm
 import topologies
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.messages import DenseMessages
-from p2pkm.engine import event_driven
+from p2pkm.core.protocols import PointCount
+from p2pkm.engine.build_run import build_run
 from p2pkm.engine.event_driven import Events
 from p2pkm.engine.loop import Start
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.state_tree import gather, rebuild, split
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.network.delay_model import ReceivedTables, SentTables
 from p2pkm.network.graph import Topology
-from p2pkm.network.link_model import LinkModel, LinkParameters
+from p2pkm.network.link_model import LinkParameters
 from tests.support.play_rounds import arrange
 from tests.support.programs.determinism import deal
 from tests.support.run_cli import here
@@ -427,6 +429,5 @@ def test_on_a_graph_that_changes_rounds_are_what_they_are_without_clocks():
 def test_overrelaxation_is_refused_in_event_driven_runs(relaxation, refused):
     topology = Topology.from_graph(ring(3))
     method = p2pkm.GTVMin(2, schedule="async", relaxation=relaxation)
-    net = LinkModel.lan().place(topology)
-    with pytest.raises(ExperimentError) if refused else nullcontext():
-        event_driven.schedule_events(method, net, topology)
+    with pytest.raises(ExperimentError, match="on old tables diverges") if refused else nullcontext():
+        build_run(method, RunOptions(link_model="lan"), topology, PointCount(3, 30, 2))

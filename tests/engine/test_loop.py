@@ -18,15 +18,16 @@ from p2pkm.channel.transform import Transform
 from p2pkm.core.messages import RaggedArray
 from p2pkm.data.stream import DataStream
 from p2pkm.engine import preliminaries
-from p2pkm.engine.build_run import build_run
+from p2pkm.engine.build_run import Rank, build_run
 from p2pkm.engine.loop import StageResult, Start, _check_termination
 from p2pkm.engine.preliminaries import choose, explain
-from p2pkm.engine.run_job import RankPart, RootHooks, run_job
+from p2pkm.engine.run_job import Observers, report
+from p2pkm.engine.run_job import play as play_rank
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.state_tree import rebuild, split
 from p2pkm.methods.building_blocks.gtv_objective import GTVObjective
 from p2pkm.methods.building_blocks.number_of_clusters import COLUMNS
-from p2pkm.methods.init.accept_test import AcceptTest
+from p2pkm.methods.init.coupling_estimate import CouplingEstimate
 from p2pkm.metrics.monitor import Monitor
 from p2pkm.network.graph import Topology
 from p2pkm.network.local import LocalNetwork, LocalWorld
@@ -61,12 +62,12 @@ class State(NamedTuple):
     oscillating: np.ndarray
 
 
-def play(init, interrupted=lambda: 0, sink=None, saved=None, **options):
+def play(init, interrupted=lambda: 0, sink=None, saved=None, method=None, **options):
     shards = p2pkm.Shards.from_list(list(np.random.default_rng(0).normal(size=(4, 6, 2))))
-    method, options = p2pkm.GTVMin(2, init=init, tol=1.0), RunOptions(**{"baselines": False} | options)
-    config = build_run(method, options, RING, shards)
-    part, hooks = RankPart(shards, saved=saved, interrupted=interrupted), RootHooks(checkpoints=sink)
-    return run_job(config, part, LocalWorld(), hooks)
+    method = method or p2pkm.GTVMin(2, coupling="strong", init=init, tol=1.0)
+    config = build_run(method, RunOptions(**{"baselines": False} | options), RING, shards)
+    rank = Rank(config, LocalWorld(), shards, saved=saved, interrupted=interrupted)
+    return report(play_rank(rank, Observers(checkpoints=sink)))
 
 
 def rounds(result):
@@ -131,10 +132,10 @@ def test_the_ends_of_the_method_and_of_what_comes_after_it_are_measured_in_full(
         record(self, now, *given, last=last, closing=closing, final=final)
 
     monkeypatch.setattr(Monitor, "record", watch)
-    result = play("tree-summaries", rounds=2)
+    result = play("tree-summaries", rounds=2, method=p2pkm.TreeLloyd(2, local_steps=2))
     assert [stage for stage, last, _, _ in found if last] == [*dict(rounds(result))]
-    assert [stage for stage, _, closing, _ in found if closing] == ["gtvmin", "accept-test"]
-    assert [stage for stage, *_, final in found if final] == ["accept-test"]
+    assert [stage for stage, _, closing, _ in found if closing] == ["treelloyd", "local-steps"]
+    assert [stage for stage, *_, final in found if final] == ["local-steps"]
 
 
 def test_a_run_closes_its_network_says_what_there_is_to_say_and_spent_its_seconds(monkeypatch):
@@ -159,28 +160,35 @@ def test_units_are_spans_except_of_features_that_are_equal_everywhere():
 def test_a_choice_is_kept_once_it_is_made_and_is_1_where_the_run_was_asked_to_stop(monkeypatch, k):
     values = np.arange(2.0 * len(COLUMNS)).reshape(2, -1)
     values[0, 1] = np.nan
-    table, verdict = RaggedArray(values, np.array([0, 2])), np.array([[0, 0], [2, 5]])
+    table, verdict = RaggedArray(values, np.array([0, 2])), np.array([0, 2])
     state = SimpleNamespace(table=table, chosen=np.array([k, k]), verdict=verdict)
     monkeypatch.setattr(preliminaries, "run_stage", lambda *_: StageResult(state, "", 1))
     checkpointer = SimpleNamespace(choice=None)
     found = choose(None, build_context(PAIR), checkpointer)
     assert found["k"] == max(k, 1) and checkpointer.choice == (found if k else None)
-    assert (found["verdict"], found["groups"]) == (("unclear", 5) if k else (None, 0))
+    assert found["verdict"] == ("unclear" if k else None)
     assert len(explain(found)) == (k > 0)
     assert list(found["indices"]) == list(COLUMNS)
     assert_allclose(found["indices"][COLUMNS[0]], values[:, 0])
     assert found["indices"][COLUMNS[1]] == [None, values[1, 1]]
 
 
+class Plain(Transform):
+    """Messages stay as they are."""
+
+    name = "plain"
+
+
 class Delaying(Transform):
     """Messages may be late."""
 
+    name = "delaying"
     delays = True
 
 
 @pytest.mark.parametrize(
     ("events", "transforms", "late"),
-    [(None, [Transform()], False), (None, [Transform(), Delaying()], True), ("some", [Transform()], True)],
+    [(None, [Plain()], False), (None, [Plain(), Delaying()], True), ("some", [Plain()], True)],
 )
 def test_messages_are_late_through_events_or_delays(events, transforms, late):
     assert build_context(PAIR, events=events, channel=Channel(transforms)).has_stale_links is late
@@ -194,9 +202,9 @@ def test_a_checkpoint_is_due_from_round_1_on(t, kept):
 
 
 def test_a_stage_does_not_hold_the_arrays_of_the_stage_before(monkeypatch):
-    """Alpha of all links is part of the state of GTVMin, but not of the acceptance test after it."""
+    """Alpha of all links is part of the state of GTVMin, but not of the estimate after it."""
     alphas, held = [], []
-    compute, update = GTVObjective.link_alpha, AcceptTest.update
+    compute, update = GTVObjective.link_alpha, CouplingEstimate.update
 
     def compute_alpha(self, *given):
         alphas.append(weakref.ref(alpha := compute(self, *given)))
@@ -207,7 +215,7 @@ def test_a_stage_does_not_hold_the_arrays_of_the_stage_before(monkeypatch):
         return update(self, *given)
 
     monkeypatch.setattr(GTVObjective, "link_alpha", compute_alpha)
-    monkeypatch.setattr(AcceptTest, "update", check)
+    monkeypatch.setattr(CouplingEstimate, "update", check)
     shards = p2pkm.Shards.from_list(list(np.random.default_rng(0).normal(size=(4, 6, 2))))
-    p2pkm.simulate(p2pkm.GTVMin(2, accept=True), RING, shards, rounds=2, baselines=False)
+    p2pkm.simulate(p2pkm.GTVMin(2, coupling="bayes"), RING, shards, rounds=2, baselines=False)
     assert held and not any(held)

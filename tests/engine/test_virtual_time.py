@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import product
 
 import networkx as nx
 import numpy as np
@@ -17,6 +18,7 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.link_model import PROFILES, LinkModel, LinkParameters
 from tests.support.programs.determinism import configurations, deal
 from tests.support.run_cli import here, ranks, there
+from tests.support.sampling import thin
 
 
 def turn(topology, *, awake=None, rows=1, row_bytes=8, flops=0.0, edges=None):
@@ -207,8 +209,7 @@ def test_a_run_with_a_server_waits_for_its_line():
     assert_allclose(result.summary["virtual_seconds"], result.summary["bytes"] / 8)
 
 
-@pytest.mark.parametrize("schedule", ["colored", "async", "jacobi"])
-@pytest.mark.parametrize("groups", [False, True])
+@pytest.mark.parametrize(("groups", "schedule"), thin(product([False, True], ["colored", "async", "jacobi"]), 2))
 def test_time_never_goes_back_and_changes_nothing_else_unless_turns_go_by_it(schedule, groups):
     graph, method = topologies.small_world(12, seed=1), p2pkm.GTVMin(3, schedule=schedule, groups=groups)
     timed, plain = simulate(method, graph, "edge"), simulate(method, graph, None)
@@ -219,7 +220,8 @@ def test_time_never_goes_back_and_changes_nothing_else_unless_turns_go_by_it(sch
 
 
 def test_scaling_takes_its_time_too():
-    common = "--devices 5 --data grid16:points=5 --rounds 1 --link-model wan --out none --format json -q".split()
+    run = "--coupling strong --devices 5 --data grid16:points=5 --rounds 1 --link-model wan"
+    common = f"{run} --out none --format json -q".split()
     plain, scaled = (here(*common, "--scale", scale).summary["virtual_seconds"] for scale in ("none", "minmax"))
     assert scaled > plain + 0.075
 
@@ -280,7 +282,7 @@ def test_a_stage_begins_when_the_last_device_has_ended_the_one_before():
     assert_allclose(result.summary["virtual_seconds"], 2 * (11 * 10 + (11 * 1 + 9 * 3 * 7)))
 
 
-@pytest.mark.parametrize("name", ["groups async", "groups swap", "grid rooted", "coreset over a tree"])
+@pytest.mark.parametrize("name", thin(["groups async", "groups swap", "grid rooted", "coreset over a tree"], 4))
 def test_whoever_speaks_was_awake(name, monkeypatch):
     seen, real = [], Clock.advance_turn
     monkeypatch.setattr(Clock, "advance_turn", lambda self, one: (seen.append(one), real(self, one)))

@@ -15,6 +15,7 @@ from tests.contract.test_determinism import start
 from tests.support.programs import resumed
 from tests.support.programs.resumed import OPTIONS, deal, play
 from tests.support.run_cli import here
+from tests.support.sampling import thin
 from topologies import path
 
 
@@ -40,7 +41,7 @@ def interrupt(monkeypatch, tmp_path):
     return begin
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", thin(OPTIONS, 2))
 def test_an_interrupted_run_goes_on_with_the_same_bits(name, interrupt):
     expected = play(name, None)
     folder = interrupt(name)

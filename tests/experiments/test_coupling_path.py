@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import p2pkm.experiments.studies.coupling_path
+import p2pkm.experiments.studies.series
 import topologies
 from p2pkm.core.errors import ExperimentError
 from p2pkm.experiments.studies.coupling_path import check_couplings, count_clusterings, measure, parse_couplings
@@ -17,6 +18,7 @@ from p2pkm.viz import plot_coupling_path
 from tests.support.run_cli import SMALL, here, listed, ranks, there
 
 PATH = ("--coupling-path", "10,1,0", "-q")
+FILES = {"study.toml", "study.jsonl", "study.csv", "runs", "summary.json", "centroids.npz"}
 
 
 @pytest.mark.parametrize(
@@ -133,6 +135,7 @@ def test_clusterings_are_alike_within_a_tenth_of_the_standard_deviation(gap, cou
     assert measure(result)["clusterings"] == count
 
 
+@pytest.mark.filterwarnings("ignore:.*ended without centroids")
 def test_a_device_without_centroids_has_no_fit():
     data = [np.ones((3, 1)), np.ones((2, 1))]
     result = p2pkm.simulate(p2pkm.GTVMin(1, coupling=0.0), topologies.path(2), p2pkm.Shards.from_list(data),
@@ -147,15 +150,17 @@ def test_the_folder_has_the_path_line_by_line_and_the_output_is_the_summary(tmp_
     assert closing["config"]["coupling"] == [10, 1, 0]
     assert (closing["algorithm"], closing["devices"], closing["out"]) == ("gtvmin", 4, str(tmp_path / "run"))
     assert json.loads((tmp_path / "run/summary.json").read_text()) == closing
-    lines = [json.loads(line) for line in (tmp_path / "run/path.jsonl").read_text().splitlines()]
-    assert lines == closing["path"]
-    with open(tmp_path / "run/path.csv", newline="") as file:
+    lines = [json.loads(line) for line in (tmp_path / "run/study.jsonl").read_text().splitlines()]
+    common = {"algorithm": "gtvmin", "graph": "ring", "seed": 0, "error": None}
+    assert lines == [common | row for row in closing["path"]]
+    assert p2pkm.load_study(tmp_path / "run").rows == lines
+    with open(tmp_path / "run/study.csv", newline="") as file:
         cells = list(csv.DictReader(file))
-    assert [{name: str(value) for name, value in row.items()} for row in lines] == cells
+    assert [{name: "" if value is None else str(value) for name, value in row.items()} for row in lines] == cells
     assert np.load(tmp_path / "run/centroids.npz")["centroids"].shape == (3, 4, 16, 2)
-    assert listed(tmp_path / "run") == {
-        "path.jsonl", "path.csv", "summary.json", "centroids.npz", "figures", "figures/coupling_path.png",
-        "figures/coupling_path.svg", "figures/coupling_path.data.csv",
+    assert listed(tmp_path / "run") - {"study.parquet"} == FILES | {
+        "figures", "figures/coupling_path.png", "figures/coupling_path.svg", "figures/coupling_path.data.csv",
+        "runs/worker-1.jsonl", *(f"runs/step-{number}.npz" for number in range(3)),
     }  # fmt: skip
 
 
@@ -210,8 +215,8 @@ def test_force_replaces_what_was_there(tmp_path):
     used.mkdir()
     (used / "old.txt").write_text("replaceable")
     assert here(*SMALL, *PATH, "--out", used, "--force").code == 0
-    assert listed(tmp_path) == {"used", *(f"used/{name}" for name in
-                                          ("path.jsonl", "path.csv", "summary.json", "centroids.npz"))}  # fmt: skip
+    assert [path.name for path in tmp_path.iterdir()] == ["used"]
+    assert {path.name for path in used.iterdir()} - {"study.parquet"} == FILES
 
 
 @pytest.mark.parametrize("ended", [0, 2])
@@ -227,13 +232,47 @@ def test_an_interrupted_path_keeps_the_steps_that_ended(tmp_path, monkeypatch, e
     monkeypatch.setattr(p2pkm.experiments.studies.coupling_path, "execute", execute)
     assert here(*SMALL, *PATH, "--out", tmp_path / "run").code == 130
     assert len(json.loads((tmp_path / "run/summary.json").read_text())["path"]) == ended
+    monkeypatch.undo()
+    whole = here(*SMALL, *PATH, "--out", tmp_path / "whole")
+    assert here("resume", tmp_path / "run", "-q").out == whole.out.replace("whole", "run")
+    for name in ("study.jsonl", "study.csv"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    one, other = (np.load(tmp_path / name / "centroids.npz")["centroids"] for name in ("run", "whole"))
+    assert_array_equal(one, other)
+
+
+def test_a_killed_path_is_finished_after_its_last_step(tmp_path, monkeypatch):
+    """Killed in the third step: the first two are not run again, and the result is that of an undisturbed path."""
+    words = (*SMALL, *PATH, "--out", tmp_path / "run")
+    whole = here(*words)
+    table = (tmp_path / "run/study.jsonl").read_text()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "run").rename(tmp_path / "whole")
+    module = p2pkm.experiments.studies.coupling_path
+    execute, begun = module.execute, []
+
+    def run(step, *given):
+        begun.append(step.options.coupling)
+        if len(begun) == 3:
+            raise KeyboardInterrupt
+        return execute(step, *given)
+
+    monkeypatch.setattr(module, "execute", run)
+    here(*words)
+    assert begun == [10, 1, 0] and not (tmp_path / "run/study.jsonl").exists()
+    assert here("resume", tmp_path / "run", "-q").out == whole.out
+    assert begun == [10, 1, 0, 0] and (tmp_path / "run/study.jsonl").read_text() == table
+    assert here("resume", tmp_path / "run", "-q").out == whole.out and len(begun) == 4
+    mark = (tmp_path / "run/study.toml").read_text()
+    (tmp_path / "run/study.toml").write_text(mark.replace("couplings", "forgotten"))
+    assert "contains a path of couplings" in here("resume", tmp_path / "run").err
 
 
 def test_a_disk_that_fails_is_code_4(tmp_path, monkeypatch):
     def fail(*given):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(p2pkm.experiments.studies.coupling_path, "write_json", fail)
+    monkeypatch.setattr(p2pkm.experiments.studies.series, "write_json", fail)
     ending = here(*SMALL, *PATH, "--out", tmp_path / "run")
     assert ending.code == 4
     assert "No space left" in ending.err

@@ -31,6 +31,13 @@ def test_a_sweep_ends_with_a_line_and_stores_the_table(tmp_path, capsys):
                        if (line["outcome"], line["measures"], line["statistic"])
                        == ("encoded bytes", "degree_mean", "rank correlation")]  # fmt: skip
     assert bytes_by_degree[0] > 0.9
+
+
+@pytest.mark.slow
+def test_the_report_of_a_sweep_has_the_table(tmp_path):
+    out = tmp_path / "out"
+    assert main(["sweep", write(tmp_path, GRAPHS), "--out", str(out), "--no-plot", "-q"]) == 0
+    explanation = p2pkm.load_study(out).explain()
     assert main(["report", str(out)]) == 0
     page = (out / "report.html").read_text("utf-8")
     assert "<h2>Graph measures and outcomes</h2>" in page and explanation.headline in page

@@ -1,5 +1,6 @@
 """New rows, read with the schema of a run."""
 
+import io
 import json
 from pathlib import Path
 
@@ -82,7 +83,7 @@ def test_the_schema_is_stored(run):
     schema = json.loads((run / "run" / "schema.json").read_text())
     assert [column["name"] for column in schema["columns"]] == ["age", "admitted", "bmi", "sex"]
     assert schema["devices"] == ["Aachen", "Bonn", "Essen"] and schema["device_column"] == "hospital"
-    assert len(schema["scaling"]["shift"]) == 5 and schema["features"][-2:] == ["sex=f", "sex=m"]
+    assert len(schema["scaling"]["shift"]) == 4 and schema["features"][-1:] == ["sex=m"]
     result = p2pkm.load(run / "run")
     again = p2pkm.load(result.save(Path(run, "again", schema["missing"])))
     assert again.schema == result.schema
@@ -260,3 +261,54 @@ def test_signs_of_the_run_are_used_unless_the_new_file_has_others(tmp_path):
         p2pkm.load(tmp_path / "run").predict(frame).tolist()
         == p2pkm.load(tmp_path / "run").predict(tmp_path / "a.csv").tolist()
     )
+
+
+def test_a_device_that_was_not_in_the_run_gets_centroids_of_its_own(run, tmp_path):
+    frame = pd.read_csv(run / "a.csv")
+    frame.loc[frame["hospital"] == "Essen", ["hospital", "age"]] = ["Ulm", 55.0]
+    frame.to_csv(tmp_path / "b.csv", index=False)
+    refused = here("predict", str(run / "run"), str(tmp_path / "b.csv"))
+    assert refused.code == 3 and "such as --neighbors Aachen,Bonn" in refused.err
+    said = here("predict", str(run / "run"), str(tmp_path / "b.csv"), "--neighbors", "Aachen,Bonn", "--keep", "patient")
+    assert said.code == 0, said.err
+    found = pd.read_csv(io.StringIO(said.out))
+    assert found["device"].tolist() == frame["hospital"].tolist()
+    known = here("predict", str(run / "run"), str(run / "a.csv"))
+    old = pd.read_csv(io.StringIO(known.out))
+    was_there = frame["hospital"] != "Ulm"
+    pd.testing.assert_series_equal(found["cluster"][was_there], old["cluster"][was_there])
+    result = p2pkm.load(run / "run")
+    labels = result.predict(frame[~was_there], neighbors=["Bonn", "Aachen"])
+    np.testing.assert_array_equal(found["cluster"][~was_there].fillna(-1), labels)
+    alone = frame[~was_there].drop(columns="hospital")
+    alone.to_csv(tmp_path / "c.csv", index=False)
+    said = here("predict", str(run / "run"), str(tmp_path / "c.csv"), "--neighbors", "Aachen,Bonn")
+    np.testing.assert_array_equal(pd.read_csv(io.StringIO(said.out))["cluster"].fillna(-1), labels)
+    complete = alone.dropna()[["age", "sex", "admitted", "bmi"]]
+    centroids = result.adapt(complete, neighbors=["Aachen", "Bonn"])
+    assert centroids.shape == result.clusters.centroids[0].shape and 20 < centroids[:, 0].min() < 80
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["--neighbors", "Rome"], 3, "neighbor is 'Rome'; expected 0 to 2, or one of 'Aachen', 'Bonn', 'Essen'"),
+        (["--neighbors", ","], 2, "--neighbors is ','; expected names or numbers of devices of the run"),
+        (["--neighbors", "Aachen", "--common"], 2, "--common cannot be combined with --neighbors"),
+        (["--neighbors", "Aachen", "--device", "Bonn"], 2, "--device cannot be combined with --neighbors"),
+    ],
+)
+def test_neighbors_that_do_not_fit_are_refused(run, options, code, said, tmp_path):
+    pd.read_csv(run / "a.csv").assign(hospital="Ulm").to_csv(tmp_path / "b.csv", index=False)
+    ending = here("predict", str(run / "run"), str(tmp_path / "b.csv"), *options)
+    assert ending.code == code and said in ending.err
+
+
+def test_a_row_without_a_device_is_of_no_new_device(run, tmp_path):
+    frame = pd.read_csv(run / "a.csv")
+    frame.loc[4, "hospital"] = None
+    frame.to_csv(tmp_path / "b.csv", index=False)
+    ending = here("predict", str(run / "run"), str(tmp_path / "b.csv"), "--neighbors", "Aachen")
+    assert ending.code == 3 and "row 4 is without a device" in ending.err
+    ending = here("predict", str(run / "run"), str(run / "a.csv"), "--neighbors", "Aachen")
+    assert ending.code == 0 and "--neighbors is not used" in ending.err

@@ -16,12 +16,14 @@ import p2pkm
 import p2pkm.experiments.studies.run_study
 import topologies
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
-from p2pkm.core.spec import OBJECT
-from p2pkm.experiments import program_objects
-from p2pkm.experiments.program_objects import KINDS, describe, refer
-from p2pkm.experiments.studies import sweep
-from p2pkm.experiments.studies.program_values import ProgramValues, read_names, write_names
+from p2pkm.core.program_object import ProgramObject, is_missing_object, require_object
+from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.object_content import KINDS, dump, find_digest, restore, wrap
+from p2pkm.experiments.studies import engine
+from p2pkm.experiments.studies.program_values import ProgramValues
+from p2pkm.storage.study_mark import read_names, write_names
 from tests.support.run_cli import here, ranks, there
+from tests.support.stored_rows import list_lines, save_as_earlier_version
 
 X, Y = p2pkm.grid16(points=5, seed=0)
 DEVICE = p2pkm.partition.dirichlet(Y, 4, alpha=0.3, seed=0)
@@ -55,6 +57,14 @@ def begun(monkeypatch):
     return begun
 
 
+@functools.cache
+def study_by_text():
+    return p2pkm.study(
+        grid={"algorithm": ["gtvmin:coupling=3", "fkm"], "graph": ["small-world:degree=2,seed=5", "complete"]},
+        faults="loss=0.1", **FEW, **TEXT,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -70,16 +80,12 @@ def begun(monkeypatch):
     ],
 )  # fmt: skip
 def test_objects_give_the_bits_of_text(data):
-    specs = p2pkm.study(
-        grid={"algorithm": ["gtvmin:coupling=3", "fkm"], "graph": ["small-world:degree=2,seed=5", "complete"]},
-        faults="loss=0.1", **FEW, **TEXT,
-    )  # fmt: skip
     methods = [p2pkm.GTVMin(4, coupling=3), functools.partial(p2pkm.FKM)]
     graphs = {"a": topologies.small_world(4, degree=2, seed=5), "b": nx.complete_graph(4)}
     study = p2pkm.study(
         grid={"algorithm": methods, "graph": graphs}, faults=p2pkm.Faults(loss=0.1), clusters=4, **FEW, **data
     )
-    assert plain(study) == plain(specs)
+    assert plain(study) == plain(study_by_text())
     assert [(row["algorithm"], row["graph"]) for row in study.rows] == [
         ("GTVMin(4, coupling=3)", "a"), ("GTVMin(4, coupling=3)", "b"), ("FKM()", "server")]  # fmt: skip
     with_simulate = p2pkm.simulate(methods[0], graphs["a"], SHARDS, rounds=2, faults="loss=0.1", baselines=False)
@@ -95,7 +101,7 @@ def test_a_comparison_of_objects_is_that_of_text(tmp_path):
         "ours on Graph(4 devices, 4 links)", "ours on Graph(4 devices, 6 links)", "server with a server"]  # fmt: skip
     summary = json.loads((tmp_path / "b/summary.json").read_text())
     assert summary["reference"] == "server" and summary["differences"][0]["algorithm"] == "ours"
-    assert OBJECT not in (tmp_path / "b/rows.csv").read_text() + json.dumps(summary)
+    assert "(object " not in (tmp_path / "b/study.csv").read_text() + json.dumps(summary)
     assert p2pkm.load_study(tmp_path / "b").rows == study.rows
     alone = p2pkm.compare(p2pkm.GTVMin(4), topologies.ring(4), reference=p2pkm.GTVMin(4), data=SHARDS, **FEW)
     assert plain(alone) == plain(specs)[:1]
@@ -135,7 +141,9 @@ def test_a_command_says_how_a_study_of_objects_goes_on(tmp_path):
     p2pkm.compare("gtvmin", {"town": topologies.path(4)}, data=SHARDS, clusters=4, out=tmp_path / "c", **FEW)
     for folder in ("s", "c"):
         ending = here("resume", tmp_path / folder)
-        assert ending.code == 2 and "'town', an object of a Python program" in ending.err and OBJECT not in ending.err
+        assert (
+            ending.code == 2 and "'town', an object of a Python program" in ending.err and "(object" not in ending.err
+        )
         assert here("report", tmp_path / folder).code == 0
         assert "run the program again, with the same folder" in (tmp_path / folder / "report.html").read_text()
 
@@ -152,8 +160,8 @@ def test_values_have_names_too(tmp_path):
 def collected(option, values):
     program = ProgramValues("study(...)")
     values_taken = program.take_list(option, values, "values")
-    names = program.collect().names.get(option, {})
-    return [names.get(value, value) for value in values_taken]
+    names = program.collect().get(option, {})
+    return [names.get(value, str(value)) for value in values_taken]
 
 
 def weighted(graph, weight):
@@ -177,6 +185,10 @@ def test_partitions_are_values_of_a_grid(tmp_path, begun):
     assert [row["partition"] for row in study.rows] == ["mine", "text", "named"] and study.rows[1]["devices"] == 16
     dealt = p2pkm.simulate(p2pkm.GTVMin(4), topologies.complete(4), SHARDS, rounds=2, baselines=False)
     assert study.rows[0]["centroids_sha256"] == dealt.summary["centroids_sha256"]
+    given = p2pkm.study(data=(X, Y), devices=names, clusters=4, graph="complete", out=tmp_path, **FEW)
+    assert len(begun) == 3 and given.rows[0]["centroids_sha256"] == study.rows[2]["centroids_sha256"]
+    with pytest.raises(ExperimentError, match="both say the device of each row"):
+        p2pkm.study(data=(X, Y), devices=names, partition=DEVICE)
     assert len(begun) == 3 and run({"same": DEVICE.astype(np.int32)}).rows[0]["partition"] == "same"
     assert len(begun) == 3
 
@@ -258,7 +270,7 @@ def test_objects_are_called_what_they_are(option, values, names):
          "algorithm of type Mine has no content that can be compared: TypeError: cannot pickle"),
         (lambda: p2pkm.study(data=object()), DataError, "data are of type object; expected text, an array"),
         (lambda: p2pkm.study(data=FRAME.drop(columns="device"), device_column="ward"), DataError,
-         "--device-column is 'ward'"),
+         "device_column is 'ward'"),
         (lambda: p2pkm.study(data=X[:, 0]), DataError, "expected (points, features)"),
         (lambda: p2pkm.study(data=(X, Y[:-1])), DataError, "the labels of the pair"),
         (lambda: p2pkm.study(data=(FRAME, Y)), ExperimentError, "data DataFrame(80 x 4) has labels twice"),
@@ -298,7 +310,7 @@ def test_mistakes_are_refused_before_any_work(call, kind, words, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     with pytest.raises(kind) as refusal:
         call()
-    assert words in str(refusal.value) and OBJECT not in str(refusal.value).replace("object:0123", "")
+    assert words in str(refusal.value) and "(object " not in str(refusal.value)
     assert not list(tmp_path.iterdir())
 
 
@@ -312,7 +324,7 @@ def test_kinds_of_frames_have_one_content():
     polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
     frame = FRAME.assign(w=pd.array([None, *range(79)], dtype="Int64"), t=pd.Categorical(["a", "b"] * 40))
     kinds = [frame, polars.from_pandas(frame), arrow.Table.from_pandas(frame), frame.set_index(frame.index + 5)]
-    assert len({refer("data", kind) for kind in kinds}) == 1
+    assert len({find_digest("data", kind) for kind in kinds}) == 1
     changed_frames = [
         frame.rename(columns={"x": "z"}),
         frame.iloc[::-1],
@@ -320,13 +332,13 @@ def test_kinds_of_frames_have_one_content():
         frame[["y", "x"]],
         frame.assign(w=1),
     ]
-    assert len({refer("data", kind) for kind in (frame, *changed_frames)}) == 6
+    assert len({find_digest("data", kind) for kind in (frame, *changed_frames)}) == 6
 
 
 def test_attributes_that_link_models_read_are_content():
     plain, slow = nx.path_graph(3), nx.path_graph(3)
     nx.set_edge_attributes(slow, 0.5, "latency")
-    assert refer("graph", plain) == refer("graph", nx.Graph([(1, 2), (0, 1)])) != refer("graph", slow)
+    assert find_digest("graph", plain) == find_digest("graph", nx.Graph([(1, 2), (0, 1)])) != find_digest("graph", slow)
     study = [p2pkm.study(graph=graph, data=p2pkm.Shards.deal(X, Y % 3, labels=Y), link_model=p2pkm.LinkModel.of("lan"),
                          clusters=4, **FEW).rows[0] for graph in (plain, slow)]  # fmt: skip
     assert study[0]["virtual_seconds"] < study[1]["virtual_seconds"]
@@ -335,14 +347,15 @@ def test_attributes_that_link_models_read_are_content():
 @pytest.mark.slow
 def test_references_are_equal_in_every_process():
     program = (
-        "import p2pkm, topologies; from p2pkm.experiments.program_objects import refer; X, y = p2pkm.grid16(points=5); "
-        "print(refer('graph', topologies.one_peer_exponential(4)), refer('graph', topologies.ring(4)), "
-        "refer('algorithm', p2pkm.GTVMin(4)), refer('algorithm', p2pkm.GTVMin), refer('data', (X, y)))"
+        "import p2pkm, topologies; from p2pkm.experiments.object_content import find_digest as of; "
+        "X, y = p2pkm.grid16(points=5); "
+        "print(of('graph', topologies.one_peer_exponential(4)), of('graph', topologies.ring(4)), "
+        "of('algorithm', p2pkm.GTVMin(4)), of('algorithm', p2pkm.GTVMin), of('data', (X, y)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     graphs = topologies.one_peer_exponential(4), topologies.ring(4)
-    known = [*(refer("graph", graph) for graph in graphs), refer("algorithm", p2pkm.GTVMin(4)),
-             refer("algorithm", p2pkm.GTVMin), refer("data", (X, Y))]  # fmt: skip
+    known = [*(find_digest("graph", graph) for graph in graphs), find_digest("algorithm", p2pkm.GTVMin(4)),
+             find_digest("algorithm", p2pkm.GTVMin), find_digest("data", (X, Y))]  # fmt: skip
     assert done.stdout.split() == known
 
 
@@ -351,10 +364,10 @@ def test_the_code_of_a_script_is_content(tmp_path):
     def run(step, comment):
         script = tmp_path / "script.py"
         script.write_text(
-            "import dataclasses, p2pkm\nfrom p2pkm.experiments.program_objects import refer\n"
+            "import dataclasses, p2pkm\nfrom p2pkm.experiments.object_content import find_digest\n"
             f"def step(): return {step}\n# {comment}\n"
             "@dataclasses.dataclass(frozen=True, init=False)\nclass Mine(p2pkm.GTVMin):\n    'Use step.'\n"
-            "print(refer('algorithm', Mine(3)))\n"
+            "print(find_digest('algorithm', Mine(3)))\n"
         )
         done = there(sys.executable, script)
         assert done.code == 0, done.err
@@ -400,18 +413,54 @@ def test_processes_and_ranks_share_the_runs_of_a_script(tmp_path):
     assert outputs[0] == outputs[1] and len(outputs[0]) == 2 and "refused the run with" in outputs[0][1]
     assert sorted(lines) == sorted(outputs[0] * 2)
     assert not any(row["error"] for row in json.loads(lines[0] if lines[0][0] == "[" else lines[-1]))
-    listed = [sorted(path.name for path in (tmp_path / str(number) / "runs").iterdir()) for number in range(3)]
+    listed = [sorted(list_lines(tmp_path / str(number))) for number in range(3)]
     assert listed[0] == listed[1] == listed[2] and len(listed[0]) == 8
 
 
-def test_objects_are_known_to_the_study_alone():
-    program = program_objects.ProgramObjects({"object:a": 1}, {"graph": {"object:a": "town"}})
-    with program_objects.available(program):
-        assert program_objects.find_object("object:a", "graph") == 1
-        assert program_objects.tell_names("on object:a") == "on town"
-    with pytest.raises(ExperimentError, match="graph is 'object:a', an object of a Python program"):
-        program_objects.find_object("object:a", "graph")
-    assert program_objects.find_object("ring", "graph") is None
+def test_an_object_that_a_process_lacks_is_named():
+    graph = wrap("graph", nx.path_graph(3))
+    assert require_object(graph, "graph") is graph.value and require_object("ring", "graph") is None
+    graph.label = "town"
+    with pytest.raises(ExperimentError, match="graph is 'town', an object of a Python program"):
+        require_object(graph.describe(), "graph")
+
+
+def test_objects_are_equal_by_content_whatever_they_are_called():
+    one, same, other = (wrap("graph", graph) for graph in (nx.path_graph(3), nx.path_graph(3), nx.path_graph(4)))
+    same.label = "another name"
+    assert one == same != other and len({one, same, other}) == 2 and one != one.describe()
+    options = [RunOptions(graph=graph) for graph in (one, same)]
+    assert options[0] == options[1] and options[0].identify() == options[1].identify()
+    assert options[0].to_mapping()["graph"] == one.describe() != options[1].to_mapping()["graph"]
+    copied = restore(dump(one))
+    assert isinstance(copied, ProgramObject) and copied == one and copied.describe() == one.describe()
+
+
+def test_folders_of_earlier_versions_name_their_objects(tmp_path):
+    old, names = "object:0123456789abcdef", [{"option": "graph", "name": "town", "value": "object:0123456789abcdef"}]
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s/study.toml").write_text(
+        f'devices = 4\nseeds = "0"\n[grid]\ngraph = ["{old}", "ring"]\n'
+        f'[[names]]\noption = "graph"\nname = "town"\nvalue = "{old}"\n'
+    )
+    row = {
+        "key": "key",
+        "algorithm": "gtvmin",
+        "graph": old,
+        "seed": 0,
+        "error": f"on {old}",
+        "options": {"graph": old, "seed": 0},
+    }
+    (tmp_path / "s/runs").mkdir()
+    save_as_earlier_version(tmp_path / "s/runs/key.json", row)
+    (tmp_path / "c").mkdir()
+    comparison = {"base": {"devices": 4}, "algorithms": ["gtvmin"], "graphs": [old], "seeds": [0], "names": names}
+    (tmp_path / "c/comparison.json").write_text(json.dumps(comparison | {"reference": "gtvmin", "margin": 0.005}))
+    loaded = p2pkm.load_study(tmp_path / "s").rows
+    assert [(row["graph"], row["error"]) for row in loaded] == [("town", "on town")]
+    for folder in ("s", "c"):
+        ending = here("resume", tmp_path / folder)
+        assert ending.code == 2 and "graph is 'town', an object of a Python program" in ending.err
 
 
 def test_names_in_a_study_file_are_read_as_written():
@@ -422,12 +471,13 @@ def test_names_in_a_study_file_are_read_as_written():
             read_names(wrong, "s.toml")
 
 
-def test_every_kind_has_a_reference_and_a_description():
+def test_every_kind_has_a_digest_and_a_label():
     samples = {"graph": nx.path_graph(2), "data": X, "algorithm": p2pkm.GTVMin(2), "true_centers": [[0.0, 1.0]],
                "partition": DEVICE}  # fmt: skip
     assert set(samples) == set(KINDS)
     for option, value in samples.items():
-        assert refer(option, value).startswith(OBJECT) and describe(option, value)
+        wrapped = wrap(option, value)
+        assert len(wrapped.digest) == 16 and wrapped.label and is_missing_object(wrapped.describe())
 
 
 def test_a_notebook_shows_a_bar_and_then_the_table(monkeypatch):
@@ -441,4 +491,4 @@ def test_a_notebook_shows_a_bar_and_then_the_table(monkeypatch):
     assert len(shown) == 8 and "ring" in shown[-1] and shown[-2].startswith("[########################] 2 of 2 runs")
     p2pkm.study(**FEW, **TEXT)
     assert len(shown) == 8
-    assert sweep.in_notebook()
+    assert engine.in_notebook()

@@ -32,7 +32,7 @@ def die_at(monkeypatch, module, number):
     execute, begun = module.execute, []
 
     def run(prepared, *more, **options):
-        begun.append(prepared.experiment.seed)
+        begun.append(prepared.options.seed)
         if len(begun) == number:
             raise Killed
         return execute(prepared, *more, **options)
@@ -109,11 +109,11 @@ def test_seeds_are_refused_where_anything_has_changed(tmp_path, monkeypatch):
     ending = here("resume", folder)
     assert ending.code == 3 and "differ from those of the original runs" in ending.err
     assert not (folder / "seed-1").exists()
-    mark = (folder / "seeds.toml").read_text()
-    (folder / "seeds.toml").write_text(mark.replace(f'version = "{p2pkm.__version__}"', 'version = "0.0.1"'))
+    mark = (folder / "study.toml").read_text()
+    (folder / "study.toml").write_text(mark.replace(f'version = "{p2pkm.__version__}"', 'version = "0.0.1"'))
     ending = here("resume", folder)
     assert ending.code == 2 and "started with p2pkm 0.0.1" in ending.err
-    (folder / "seeds.toml").write_text("seeds = '0-1'\n")
+    (folder / "study.toml").write_text("kind = 'seeds'\nseeds = '0-1'\n")
     assert "is damaged: 'options' is missing" in here("resume", folder).err
 
 
@@ -127,14 +127,15 @@ def test_a_resumed_list_of_seeds_removes_what_force_has_replaced(tmp_path, monke
     assert len(list(tmp_path.iterdir())) == 2
     assert here("resume", folder, "-q").code == 0
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-    assert {path.name for path in folder.iterdir()} == {"seed-0", "seed-1", "summary.json", "seeds.toml"}
+    tables = {"study.csv", "study.jsonl", "study.parquet"}
+    assert {path.name for path in folder.iterdir()} - tables == {"seed-0", "seed-1", "summary.json", "study.toml"}
 
 
 @pytest.mark.parametrize("kind", ["study", "comparison"])
 def test_a_study_and_a_comparison_are_finished_by_their_folder(tmp_path, monkeypatch, kind):
     (tmp_path / "s.toml").write_text(STUDY)
     words = ("sweep", tmp_path / "s.toml", "-q") if kind == "study" else COMPARE
-    tables = ("study.jsonl", "traces.jsonl") if kind == "study" else ("rows.jsonl",)
+    tables = ("study.jsonl", "traces.jsonl")
     folder = tmp_path / "out"
     whole = here(*words, "--out", folder)
     assert whole.code == 0
@@ -190,7 +191,7 @@ def test_killed_for_good_and_finished(tmp_path, kind):
     name = "summary.json" if kind == "seeds" else "study.jsonl"
     expected = [timeless(json.loads(text)) for text in _records(tmp_path / "out" / name)]
     shutil.rmtree(tmp_path / "out")
-    done = "seed-1/summary.json" if kind == "seeds" else "runs/*.json"
+    done = "seed-1/summary.json" if kind == "seeds" else "runs/*.jsonl"
     process = subprocess.Popen([sys.executable, "-m", "p2pkm", *map(str, words), "--out", str(tmp_path / "out")],
                                env=environment(), stdout=subprocess.DEVNULL)  # fmt: skip
     until = time.monotonic() + 100

@@ -1,15 +1,18 @@
 """`simulate` does what the command line does: the same options, the same bits."""
 
+import functools
 import inspect
 from dataclasses import fields
 from types import SimpleNamespace
 
+import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 
 import p2pkm
 import topologies
-from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.errors import DataError, ExperimentError, P2PKMError
 from p2pkm.core.spec import Spec
 from p2pkm.data.assign import assign
 from p2pkm.data.sources import load, parse_source
@@ -23,9 +26,14 @@ FIGURES = ("chain_sha256", "messages", "bytes", "silhouette", "simplified_silhou
 COMMAND_LINE = {  # options that `simulate` does not have: of graph, data, method and output
     "graph", "devices", "data", "label_column", "device_column", "columns", "drop", "encode", "header", "dtype",
     "decimal", "thousands", "na", "weight_column", "keep", "sheet", "encoding", "separator",
+    "dates", "rename", "skip_rows",
     "partition", "clusters", "algorithm", "init", "groups", "alpha", "coupling", "schedule", "relaxation", "accept",
     "local_steps", "tol", "robust", "out", "plot", "figures", "require_converged",
 }  # fmt: skip
+
+
+DATA = p2pkm.grid16(points=5, seed=0)
+SITES = p2pkm.partition.iid(len(DATA[0]), 4)
 
 
 def points(devices=4):
@@ -37,7 +45,8 @@ def test_simulate_has_the_options_of_a_run_with_their_defaults(monkeypatch):
     """A generated signature would be lost to editors and mypy, so it is written out and compared."""
     written = {name: one.default for name, one in inspect.signature(p2pkm.simulate).parameters.items()}
     run = {name: default for name, default in written.items() if name not in ("algorithm", "graph", "shards")}
-    assert run.pop("progress") is True and run.pop("partition") is None
+    assert run.pop("progress") is True and run.pop("metrics") == () and run.pop("on_record") is None
+    assert [run.pop(name) for name in ("devices", "partition", "clusters")] == [None] * 3
     assert run == {one.name: one.default for one in fields(RunOptions) if one.name not in COMMAND_LINE}
 
     class PassedError(Exception):
@@ -129,18 +138,97 @@ def test_what_cannot_be_is_refused():
 @pytest.mark.parametrize(
     ("method", "given", "words"),
     [
-        ("gtvmin", points(), r"algorithm is 'gtvmin'; expected a method, such as p2pkm\.GTVMin\(16\)"),
-        (p2pkm.GTVMin, points(), r"algorithm is <class .*>; expected a method"),
+        ("gtvmn", points(), r"unknown algorithm 'gtvmn'\. Did you mean 'gtvmin'"),
+        (dict, points(), r"algorithm is of type type; expected text such as gtvmin:coupling=30"),
         (
             p2pkm.GTVMin(2),
             np.ones((8, 2)),
             r"shards are of type ndarray; expected p2pkm\.Shards or a table .*Shards\.deal\(",
         ),
+        (p2pkm.GTVMin(2), "blobs", r"shards are 'blobs', which do not say the device of each row; .* Add devices=16"),
     ],
 )
-def test_a_name_for_the_method_and_rows_for_shards_are_refused_with_what_to_give(method, given, words):
+def test_methods_that_are_none_and_rows_without_devices_are_refused_with_what_to_give(method, given, words):
     with pytest.raises(ExperimentError, match=words):
         p2pkm.simulate(method, topologies.ring(4), given)
+
+
+def test_text_and_objects_give_the_same_bits_in_one_call():
+    X, y = p2pkm.grid16(points=5, seed=0)
+    sites = np.array(["Bern", "Oslo", "Rome", "Wien"])[p2pkm.partition.dirichlet(y, 4, alpha=0.3, seed=0)]
+    graph = topologies.small_world(4, degree=2, rewire=0.5, seed=3)
+    known = p2pkm.simulate(p2pkm.GTVMin(16, coupling=3.0), graph, p2pkm.Shards.deal(X, sites, labels=y), rounds=3)
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(device=sites, label=y)
+    calls = [
+        ("gtvmin:coupling=3", "small-world:degree=2,rewire=0.5,seed=3", (X, y), {"devices": sites}),
+        (functools.partial(p2pkm.GTVMin, coupling=3.0), graph, (X, y), {"partition": sites.tolist()}),
+        (p2pkm.GTVMin(16, coupling=3.0), "small-world:degree=2,rewire=0.5,seed=3", X, {"devices": sites}),
+        ("gtvmin:coupling=3", graph, frame, {}),
+    ]
+    for method, graph_value, points_value, given in calls:
+        result = p2pkm.simulate(method, graph_value, points_value, rounds=3, **given)
+        assert result.summary["centroids_sha256"] == known.summary["centroids_sha256"]
+        assert result.topology.names == ("Bern", "Oslo", "Rome", "Wien")
+
+
+def test_rows_are_dealt_as_by_the_command_line():
+    options = {"graph": "ring", "data": "grid16:points=5", "partition": "dirichlet:alpha=0.3", "seed": 2}
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    typed = solve(*words, "--devices", 5, "--rounds", 3)
+    data = p2pkm.grid16(points=5, seed=2)
+    for points_value in ("grid16:points=5", data):
+        result = p2pkm.simulate(
+            "gtvmin", "ring", points_value, devices=5, partition=options["partition"], seed=2, rounds=3
+        )
+        assert result.summary["chain_sha256"] == typed["chain_sha256"]
+
+
+def test_a_partition_is_a_function_of_the_rows():
+    calls = []
+
+    def by_side(rows, n):
+        calls.append((rows.shape, n))
+        rows[:] = 0.0  # a copy
+        return np.arange(len(rows)) % n
+
+    site = np.arange(len(DATA[0])) % 4
+    one, other = (
+        p2pkm.simulate("gtvmin", "ring", DATA, **options, rounds=1)
+        for options in ({"devices": 4, "partition": by_side}, {"devices": site})
+    )
+    assert one.summary["chain_sha256"] == other.summary["chain_sha256"] and calls == [(DATA[0].shape, 4)]
+
+
+def test_graphs_of_one_size_determine_the_number_of_devices():
+    for graph in ("karate", nx.karate_club_graph()):
+        result = p2pkm.simulate("gtvmin", graph, DATA, partition="iid", rounds=1)
+        assert result.summary["devices"] == 34
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: p2pkm.simulate("gtvmin", "rign", DATA, devices=4), "unknown graph 'rign'. Did you mean 'ring'"),
+        (lambda: p2pkm.simulate("fkm", "ring", DATA, devices=4), "fkm cannot be combined with graph 'ring'"),
+        (lambda: p2pkm.simulate("gtvmin", "ring", DATA, devices=SITES, partition=SITES), "both say the device"),
+        (lambda: p2pkm.simulate("gtvmin", "ring", points(), devices=5), "devices is 5, but the points belong to 4"),
+        (lambda: p2pkm.simulate("gtvmin", "ring", points(), devices=SITES), "to which the points belong already"),
+        (lambda: p2pkm.simulate("gtvmin", "ring", DATA, devices=0), "devices is 0; expected"),
+        (
+            lambda: p2pkm.simulate("gtvmin", "ring", DATA, devices=4, partition=lambda rows, n: [0]),
+            "returned an array of",
+        ),
+        (lambda: p2pkm.simulate("gtvmin", "ring", points(), partition=lambda rows, n: [0]), "belong already"),
+        (lambda: p2pkm.simulate("gtvmin", "ring", DATA, devices=4, partition="idd"), "unknown partition 'idd'"),
+        (lambda: p2pkm.simulate("gtvmin", "ring", DATA, devices=4, clusters=0), "clusters is 0; expected"),
+        (lambda: p2pkm.simulate(p2pkm.GTVMin(3), "ring", DATA, devices=4, clusters=4), "algorithm has 3; expected one"),
+        (lambda: p2pkm.simulate("gtvmin:cuopling=3", "ring", DATA, devices=4), "Did you mean 'coupling'"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(call, words):
+    with pytest.raises(P2PKMError) as refusal:
+        call()
+    assert words in str(refusal.value)
 
 
 def test_numbers_of_numpy_are_numbers(tmp_path):
@@ -155,6 +243,19 @@ def test_numbers_of_numpy_are_numbers(tmp_path):
         runs.append(result.summary | {"wall_seconds": 0, "compile_seconds": 0})
     assert runs[0] == runs[1]  # the second goes on from the end of the first
     assert (runs[1]["clusters"], runs[1]["alpha"], runs[1]["seed"]) == (4, 0.5, 7)
+
+
+def test_a_function_is_called_with_a_copy_of_each_record():
+    seen = []
+
+    def keep_and_clear(record):
+        seen.append(dict(record))
+        record.clear()
+
+    result = p2pkm.simulate("gtvmin", "ring", "blobs", devices=3, rounds=3, on_record=keep_and_clear)
+    assert seen == result.rounds and len(seen) > 3
+    with pytest.raises(p2pkm.ExperimentError, match="on_record is 'log'; expected a function of a record"):
+        p2pkm.simulate("gtvmin", "ring", "blobs", devices=3, on_record="log")
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 1.5, True, "7", None])

@@ -1,15 +1,17 @@
 """p2pkm.study and p2pkm.compare do what the commands do, through the same code."""
 
 import doctest
-import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import p2pkm
 import p2pkm.experiments.studies.run_study
-from p2pkm.experiments.studies import compare, sweep
-from p2pkm.storage import study_table
+from p2pkm.analysis import study_table
+from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.object_content import restore
+from p2pkm.experiments.studies import compare, engine, sweep
 from tests.support.run_cli import here
 
 SMALL = {"devices": 3, "data": "grid16:points=5", "rounds": 2, "clusters": 4}
@@ -48,7 +50,7 @@ def test_a_comparison_is_that_of_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(p2pkm.experiments.studies.run_study, "execute", lambda *given: begun.append(1))
     found = p2pkm.compare(["gtvmin", "fkm:server_n_init=2"], seeds="0-1", out=tmp_path / "c", **SMALL)
     assert not begun and found.rows == p2pkm.Study.load(tmp_path / "c").rows
-    assert "3 of 4: fkm:server_n_init=2 with a server, seed 1" in capsys.readouterr().err
+    assert "4 of 4 runs are stored in" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -81,12 +83,12 @@ def test_mistakes_are_refused_before_any_work(call, words, tmp_path, monkeypatch
 def test_on_ranks_a_study_has_no_processes_of_its_own(monkeypatch):
     monkeypatch.setenv("PMI_SIZE", "2")
     for call in (lambda: p2pkm.study(grid={"graph": ["ring"]}, jobs=2), lambda: p2pkm.compare("gtvmin", jobs=2)):
-        with pytest.raises(p2pkm.P2PKMError, match="--jobs 2 cannot be combined with mpirun"):
+        with pytest.raises(p2pkm.P2PKMError, match="jobs=2 cannot be combined with mpirun"):
             call()
 
 
 def test_an_interrupted_study_says_so_and_keeps_what_has_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(sweep, "run_study", lambda cells, *given, **more: [])
+    monkeypatch.setattr(engine, "run_study", lambda cells, *given, **more: [])
     with pytest.raises(KeyboardInterrupt):
         p2pkm.study(grid={"graph": ["ring"]}, seeds="0-1", out=tmp_path / "s", progress=False, **SMALL)
     assert (tmp_path / "s/study.toml").is_file()
@@ -110,11 +112,18 @@ def test_the_examples_run(module):
     assert found.attempted and not found.failed
 
 
-def test_processes_are_told_in_which_folder_a_study_keeps_its_rows(tmp_path, monkeypatch):
-    tasks = []
-    monkeypatch.setattr(
-        p2pkm.experiments.studies.run_study, "work_through", lambda program, given, *rest: tasks.extend(given) or []
-    )
-    for folder in (tmp_path, None):
-        list(p2pkm.experiments.studies.run_study.run_in_processes([SMALL], folder, lambda: 0, jobs=2))
-    assert [json.loads(task) for task in tasks] == [[SMALL, str(tmp_path), [[], None]], [SMALL, None, [[], None]]]
+def test_processes_get_the_runs_of_a_study_and_its_folder(tmp_path, monkeypatch):
+    module, given = p2pkm.experiments.studies.run_study, []
+
+    def read(program, tasks, *rest):
+        given.append((restore(Path(program.split("'")[1]).read_bytes()), list(tasks)))
+        return []
+
+    monkeypatch.setattr(module, "work_through", read)
+    cells = [RunOptions.from_mapping(SMALL | {"seed": seed}, "") for seed in (0, 1)]
+    parts = [
+        module.StudyPart(cells, ["a", "b"], [[1], [0]], folder, module.UNMEASURED, 2) for folder in (tmp_path, None)
+    ]
+    for part in parts:
+        list(module.run_in_processes(part, lambda: 0))
+    assert given == [(part, ["1", "0"]) for part in parts]

@@ -10,9 +10,11 @@ import p2pkm
 import p2pkm.experiments.studies.run_study
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.console import Silent
+from p2pkm.experiments.studies.engine import StudyProgress
+from p2pkm.experiments.studies.fingerprint import Fingerprints
 from p2pkm.experiments.studies.run_study import run_cell
-from p2pkm.experiments.studies.sweep import SweepProgress
 from tests.support.run_cli import environment, here, ranks, there
+from tests.support.stored_rows import list_lines, lose_rows
 
 STUDY = """
 devices = 4
@@ -112,7 +114,7 @@ def test_shares_that_begin_at_once_share_a_folder(file, tmp_path):
     jobs = [subprocess.Popen([*words, f"{number}/4"], env=environment(), stdout=subprocess.DEVNULL,
                              stderr=subprocess.PIPE, text=True) for number in (1, 2, 3, 4)]  # fmt: skip
     assert [(job.communicate(timeout=100)[1], job.returncode) for job in jobs] == [("", 0)] * 4
-    assert len(list((tmp_path / "s/runs").iterdir())) == RUNS
+    assert len(list_lines(tmp_path / "s")) == RUNS and len(list((tmp_path / "s/runs").iterdir())) <= 4
 
 
 @pytest.mark.parametrize("part", ["0/3", "4/3", "1", "1/0", "a/b", "1/3/5", "-1/3", "1.0/3"])
@@ -148,8 +150,7 @@ def test_a_study_goes_on_where_it_was(file, tmp_path, monkeypatch):
     assert here("sweep", file, "--out", tmp_path / "s", "-q").code == 0
     assert len(computed) == RUNS
     before = table(tmp_path / "s")
-    kept = sorted((tmp_path / "s/runs").iterdir())
-    kept[0].unlink()
+    lose_rows(tmp_path / "s", 1)
     assert here("sweep", file, "--out", tmp_path / "s", "-q").code == 0
     assert len(computed) == RUNS + 1
     assert table(tmp_path / "s") == before
@@ -170,17 +171,25 @@ def test_a_run_is_computed_again_if_a_file_that_it_names_has_changed(tmp_path, m
     for name, text in first.items():
         (tmp_path / name).write_text(text)
     cell = RunOptions(data="p.csv", devices=4, clusters=2, true_centers="c.csv", graph="file:g.txt", faults="t.jsonl")
-    row = run_cell(cell, tmp_path)
+    row = run_cell(cell)
     assert row["error"] is None
     keys = [row["key"]]
     for name, (old, new) in {"p.csv": ("6,a", "6,b"), "c.csv": ("5", "6"), "g.txt": ("1 2", "0 2"),
                              "t.jsonl": ('"round": 1', '"round": 2')}.items():  # fmt: skip
         (tmp_path / name).write_text(first[name].replace(old, new))
-        keys.append(run_cell(cell, tmp_path)["key"])
+        keys.append(Fingerprints().find(cell))
     assert len(set(keys)) == 5
     for name, text in first.items():
         (tmp_path / name).write_text(text)
-    assert run_cell(cell, tmp_path)["key"] == keys[0]
+    assert Fingerprints().find(cell) == keys[0]
+
+
+def test_keys_found_together_differ_and_are_those_found_one_by_one():
+    cells = [RunOptions(graph=graph, rounds=rounds, seed=seed)
+             for graph in ("ring", "path") for rounds in (1, 11) for seed in (0, 1, 11)]  # fmt: skip
+    together = Fingerprints().find_all(cells)
+    assert len(set(together)) == len(cells)
+    assert together == [Fingerprints().find(cell) for cell in reversed(cells)][::-1]
 
 
 def test_the_busiest_device_sends_and_receives():
@@ -195,7 +204,7 @@ def test_ctrl_c_ends_a_study_that_can_go_on(file, tmp_path, jobs):
     words = [sys.executable, "-m", "p2pkm", "sweep", str(file), "--out", str(tmp_path / "s"), "--jobs", str(jobs)]
     process = subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 100
-    while not list((tmp_path / "s/runs").glob("*.json")) and process.poll() is None and time.monotonic() < until:
+    while not list_lines(tmp_path / "s") and process.poll() is None and time.monotonic() < until:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=100)
@@ -204,14 +213,14 @@ def test_ctrl_c_ends_a_study_that_can_go_on(file, tmp_path, jobs):
     rows = table(tmp_path / "s")
     assert 0 < len(rows) < 5 * 40
     assert not [row for row in rows if row["error"] is not None]
-    assert {row["key"] for row in rows} <= {path.stem for path in (tmp_path / "s/runs").iterdir()}
+    assert {row["key"] for row in rows} <= list_lines(tmp_path / "s").keys()
 
 
-def test_a_failed_run_is_a_row_and_code_4_and_is_tried_again(file, tmp_path, monkeypatch):
+def test_a_failed_run_is_a_row_and_code_4_and_is_tried_again_if_asked(file, tmp_path, monkeypatch):
     execute = p2pkm.experiments.studies.run_study.execute
 
     def fail(prepared, *more):
-        if (prepared.experiment.algorithm, prepared.experiment.seed) == ("gtvmin", 1):
+        if (prepared.options.algorithm, prepared.options.seed) == ("gtvmin", 1):
             raise p2pkm.DataError("seed 1 is unlucky")
         return execute(prepared, *more)
 
@@ -225,7 +234,11 @@ def test_a_failed_run_is_a_row_and_code_4_and_is_tried_again(file, tmp_path, mon
         ("ring", "failed", None), ("path", "failed", None)
     ]  # fmt: skip
     monkeypatch.undo()
-    assert here("sweep", file, "--out", tmp_path / "s", "-q").code == 0
+    again = here("sweep", file, "--out", tmp_path / "s")
+    assert again.code == 4 and "2 stored runs ended without a result; --retry-failed repeats them" in again.err
+    assert here("sweep", file, "--out", tmp_path / "s", "-q", "--retry-rejected").code == 4
+    assert here("sweep", file, "--out", tmp_path / "s", "-q", "--retry-failed").code == 0
+    assert not [row for row in table(tmp_path / "s") if row["error"]]
 
 
 def test_mistakes_are_refused_before_anything_is_written(file, tmp_path):
@@ -314,8 +327,8 @@ def test_what_an_interrupted_study_has_kept_can_be_read(file, tmp_path):
 def test_the_time_left_is_told_by_the_last_runs_and_not_by_the_first(monkeypatch, capsys):
     """The first run takes five minutes of compilation, the others a second: 97 s are left, not eight hours."""
     now = [0.0]
-    monkeypatch.setattr("p2pkm.experiments.studies.sweep.time.monotonic", lambda: now[0])
-    told = SweepProgress(Silent(), quiet=False)
+    monkeypatch.setattr("p2pkm.experiments.studies.engine.time.monotonic", lambda: now[0])
+    told = StudyProgress(Silent(), quiet=False)
     row = {"algorithm": "fkm", "graph": "server", "seed": 0, "error": None, "ratio_mean": 1.0}
     for number, end in enumerate((300.0, 301.0, 302.0), 1):
         now[0] = end

@@ -6,10 +6,13 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 
 import pytest
 
+from p2pkm import kernels
+from p2pkm.kernels import background
 from p2pkm.kernels.cache_lock import lock_cache
 from tests.support.run_cli import environment
 
@@ -37,8 +40,8 @@ def test_a_second_process_waits_for_the_first(tmp_path):
 
 
 def test_a_stopped_process_does_not_block_the_others(tmp_path):
-    with lock_cache(tmp_path), lock_cache(tmp_path, limit=0.2):
-        pass
+    with lock_cache(tmp_path) as first, lock_cache(tmp_path, limit=0.2) as second:
+        assert first and not second
 
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
@@ -49,6 +52,22 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch, code):
     monkeypatch.setattr(fcntl, "flock", refuse)
     with lock_cache(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("becomes_cached", [False, True])
+def test_nobody_waits_for_kernels_that_are_cached(tmp_path, monkeypatch, becomes_cached):
+    """Ranks once slept up to five minutes while another process compiled kernels that they did not need."""
+    cached = iter([False, False] if becomes_cached else [])
+    monkeypatch.setattr(kernels, "load", lambda: None)
+    monkeypatch.setattr(kernels, "_calls", lambda dtype: [])
+    monkeypatch.setattr(background, "find_cache", lambda compiled: tmp_path)
+    monkeypatch.setattr(background, "are_cached", lambda compiled, calls: next(cached, True))
+    asked = []
+    monkeypatch.setattr(time, "sleep", asked.append)
+    with lock_cache(tmp_path) as is_locked:
+        assert is_locked
+        kernels.compile_ahead()
+    assert len(asked) == becomes_cached
 
 
 def test_a_folder_that_does_not_exist(tmp_path):

@@ -117,5 +117,5 @@ def test_updates_have_equal_bits(seed):
     indptr, indices = draw_graph(rng, n)
     tables, rows = pack(centroids)
     case = (points, rng.random(len(points)), offsets, centroids, centroids, np.arange(n), indptr, freeze(tables), rows,
-            indices, np.ones(len(indices)), 1.0, 1, True, False, False)  # fmt: skip
+            indices, np.ones(len(indices)), np.ones(n), 1, True, False, False)  # fmt: skip
     assert_same(case, "gtvmin")

@@ -17,20 +17,22 @@ from p2pkm.kernels.reference.kmeans import run_lloyd
 from p2pkm.methods.building_blocks.flooding import store_tables
 
 FORMS = pytest.mark.parametrize("form", [plain, compiled], ids=["plain", "compiled"])
+# Compilation for float32 takes longer than all these tests.
+TYPES = pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 
 
-def draw_points(rng, n, d, most=12):
+def draw_points(rng, n, d, dtype="float64"):
     """Draw points of n devices, some of them without any; whole numbers, so that ties are frequent, or not.
 
-    Some are more than a block; some single precision; some without weights.
+    Some are more than a block; some without weights.
     """
-    sizes = rng.integers(0, rng.choice([most, most, 30 * most]), n) * (rng.random(n) < 0.8)
+    sizes = rng.integers(0, rng.choice([12, 12, 360]), n) * (rng.random(n) < 0.8)
     offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     points = rng.normal(0, 2, (offsets[-1], d))
     points = points.round() if rng.random() < 0.5 else points
     weights = rng.integers(1, 4, offsets[-1]) * (1.0 if rng.random() < 0.5 else rng.random())
     weights = weights.astype(float) if rng.random() < 0.7 else np.empty(0)
-    return np.ascontiguousarray(points, rng.choice([np.float64, np.float32])), weights, offsets
+    return np.ascontiguousarray(points, dtype), weights, offsets
 
 
 def draw_centroids(rng, n, k, d):
@@ -62,27 +64,27 @@ def freeze(array):
     return view
 
 
-def kmeans_case(seed):
+def kmeans_case(seed, dtype="float64"):
     rng = np.random.default_rng(seed)
     n, k, d = draw_shape(rng, 5, 7, 5)
     keys = rng.integers(0, 2**64, n, dtype=np.uint64)
     count, starts, limit = trials(k, bool(rng.integers(2))), int(rng.integers(1, 4)), int(rng.choice([0, 1, 3, 300]))
-    points, weights, offsets = draw_points(rng, n, d)
+    points, weights, offsets = draw_points(rng, n, d, dtype)
     odds, tols = [weights, np.ones(len(points))][rng.integers(2)], rng.choice([0.0, 0.5], n)
     numbers = int(rng.integers(1, 20)), int(rng.integers(0, 50))
     return (points, weights, odds, offsets, k, count, starts, limit, tols, keys, *numbers)
 
 
-def refine_case(seed):
+def refine_case(seed, dtype="float64"):
     rng = np.random.default_rng(seed)
     n, k, d = draw_shape(rng, 5, 7, 5)
-    points, weights, offsets = draw_points(rng, n, d)
+    points, weights, offsets = draw_points(rng, n, d, dtype)
     start, rows = rng.normal(0, 3, (n, k, d)).round(), rng.integers(0, k + 1, n)
     limit, fill = int(rng.choice([0, 1, 3, 300])), bool(rng.integers(2))
     return points, weights, offsets, start, rows, limit, rng.choice([0.0, 0.5], n), fill
 
 
-def gtvmin_case(seed):
+def gtvmin_case(seed, dtype="float64"):
     rng = np.random.default_rng(seed)
     n, k, d = draw_shape(rng, 6, 6, 5)
     indptr, indices = draw_graph(rng, n)
@@ -90,7 +92,7 @@ def gtvmin_case(seed):
     rows = rng.integers(-1, k + 2, n)
     slots = np.where((rows[indices] >= 0) & (rng.random(len(indices)) < 0.9), indices, -1)
     alpha = rng.choice([0.0, 0.1, 1.0, 7.0], len(indices)) * rng.choice([1.0, 1 / 3])
-    theta = float(rng.choice([1.0, 0.5, 1.5, 1.9]))
+    theta = rng.choice([1.0, 0.5, 1.5, 1.9], n)
     options = theta, int(rng.integers(1, 4)), bool(rng.integers(2)), bool(rng.integers(2))
     who = np.flatnonzero(rng.random(n) < 0.8)
     centroids = draw_centroids(rng, n, k, d)
@@ -101,7 +103,7 @@ def gtvmin_case(seed):
         centroids = rng.normal(0, 2, (n, k, d)).round(int(rng.integers(0, 2)) * 3)
         tables, rows, slots = centroids, np.full(n, k), indices
     previous = np.where(centroids < np.inf, rng.normal(size=centroids.shape), np.inf)
-    return (*draw_points(rng, n, d), centroids, previous, who, indptr, freeze(tables), rows, slots, alpha,
+    return (*draw_points(rng, n, d, dtype), centroids, previous, who, indptr, freeze(tables), rows, slots, alpha,
             *options, False)  # fmt: skip
 
 
@@ -124,7 +126,7 @@ def test_rows_at_the_edge_of_what_is_near_are_matched_as_by_a_search():
         table = centroids.copy()
         table[0, 0, 0] = step
         case = (*draw_points(rng, 1, 2), centroids, centroids, np.arange(1), np.array([0, 1]), freeze(table),
-                np.full(1, 3), np.zeros(1, int), np.full(1, 2.0), 1.0, 1, True, False, False)  # fmt: skip
+                np.full(1, 3), np.zeros(1, int), np.full(1, 2.0), np.ones(1), 1, True, False, False)  # fmt: skip
         assert_same(case, "gtvmin")
 
 
@@ -135,7 +137,7 @@ def test_a_bound_from_the_device_before_takes_no_wrong_row_for_the_nearest():
     centroids[1, 1, 0], centroids[2, 0, 0] = 7.0, 3.6
     indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])
     case = (*draw_points(np.random.default_rng(0), 3, 2), centroids, centroids, np.arange(3), indptr, freeze(centroids),
-            np.full(3, 5), indices, np.full(4, 2.0), 1.0, 1, True, False, False)  # fmt: skip
+            np.full(3, 5), indices, np.full(4, 2.0), np.ones(3), 1, True, False, False)  # fmt: skip
     assert_same(case, "gtvmin")
 
 
@@ -153,7 +155,7 @@ def test_devices_that_nearly_agree_match_as_by_a_search(shape):
         slots = np.where(rng.random(len(indices)) < 0.98, indices, -1)
         alpha, star = rng.choice([0.3, 7.0], len(indices)), bool(rng.integers(2))
         case = (*draw_points(rng, n, d), centroids, centroids, np.arange(n), indptr, freeze(centroids), np.full(n, k),
-                slots, alpha, 1.0, 1, star, seed % 5 == 0, False)  # fmt: skip
+                slots, alpha, np.ones(n), 1, star, seed % 5 == 0, False)  # fmt: skip
         assert_same(case, "gtvmin")
 
 
@@ -171,16 +173,17 @@ def assert_same(case, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(4))
-def test_kmeans_equals_its_twin(block):
-    for seed in range(60 * block, 60 * block + 60):
-        assert_same(kmeans_case(seed), "kmeans")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_kmeans_equals_its_twin(dtype):
+    for seed in range(240):
+        assert_same(kmeans_case(seed, dtype), "kmeans")
 
 
+@TYPES
 @pytest.mark.parametrize("k", [2, 3, 9, 25, 60])
-def test_seeds_of_blocks_of_any_length_equal_their_twins(k):
+def test_seeds_of_blocks_of_any_length_equal_their_twins(k, dtype):
     sizes = np.array([1, 7, 8, 9, 515, 1035])
-    points = np.random.default_rng(k).normal(size=(sizes.sum(), 3)).astype(np.float32 if k == 9 else np.float64)
+    points = np.random.default_rng(k).normal(size=(sizes.sum(), 3)).astype(dtype)
     weights, keys = np.ones(len(points)), np.arange(len(sizes), dtype=np.uint64)
     offsets = np.concatenate(([0], sizes.cumsum()))
     assert_same((points, weights, weights, offsets, k, trials(k), 2, 1, np.zeros(len(sizes)), keys, 1, 0), "kmeans")
@@ -195,23 +198,24 @@ def test_starts_that_are_seeded_together_are_those_that_are_seeded_one_by_one(mo
             assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_refine_equals_its_twin(block):
-    for seed in range(60 * block, 60 * block + 60):
-        assert_same(refine_case(seed), "refine")
+@TYPES
+def test_refine_equals_its_twin(dtype):
+    for seed in range(240):
+        assert_same(refine_case(seed, dtype), "refine")
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_gtvmin_equals_its_twin(block):
-    for seed in range(100 * block, 100 * block + 100):
-        assert_same(gtvmin_case(seed), "gtvmin")
+@TYPES
+def test_gtvmin_equals_its_twin(dtype):
+    for seed in range(400):
+        assert_same(gtvmin_case(seed, dtype), "gtvmin")
 
 
-def test_losses_price_and_gtv_equal_their_twins():
+@TYPES
+def test_losses_price_and_gtv_equal_their_twins(dtype):
     for seed in range(150):
         rng = np.random.default_rng(seed)
         n, k, d, q, classes = (int(rng.integers(low, most)) for low, most in ((1, 6), (1, 6), (1, 5), (0, 5), (0, 4)))
-        points, weights, offsets = draw_points(rng, n, d)
+        points, weights, offsets = draw_points(rng, n, d, dtype)
         centroids = draw_centroids(rng, n, k, d)
         assert_same((points, weights, offsets, centroids), "losses")
         labels = rng.integers(0, max(classes, 1), len(points))
@@ -257,11 +261,12 @@ def test_numbers_are_as_wide_as_the_largest_in_size_needs(bits):
     assert plain.integer_bits(tables, rice=False).tolist() == expected
 
 
-def test_sums_and_tables_equal_their_twins():
+@TYPES
+def test_sums_and_tables_equal_their_twins(dtype):
     for seed in range(100):
         rng = np.random.default_rng(seed)
         n, k, d, classes = (int(rng.integers(1, most)) for most in (90, 6, 5, 4))
-        points, weights, offsets = draw_points(rng, n, d)
+        points, weights, offsets = draw_points(rng, n, d, dtype)
         given = weights if rng.random() < 0.5 else weights[:0]
         assert_same((points, given, offsets, rng.normal(size=d)), "moments")
         labels = rng.integers(-1, k, len(points))
@@ -437,13 +442,13 @@ def test_a_batch_is_as_many_batches_of_one(form):
         points, weights, offsets, centroids, previous, who, indptr, tables, rows, slots, *rest = gtvmin_case(seed)
         given = points, weights, offsets, centroids, previous, who, indptr, tables, rows, slots, *rest
         whole, _ = form.gtvmin(*given)
-        alpha, *options = rest
+        alpha, theta, *options = rest
         for i, own in enumerate(map(slice, offsets[:-1], offsets[1:])):
             links, part = slice(indptr[i], indptr[i + 1]), np.array([0, offsets[i + 1] - offsets[i]])
             mine = centroids[i : i + 1], previous[i : i + 1], np.zeros(int(i in who), np.int64)
             one, _ = form.gtvmin(
                 points[own], weights[own], part, *mine, indptr[i : i + 2] - indptr[i], tables, rows, slots[links],
-                alpha[links], *options,
+                alpha[links], theta[i : i + 1], *options,
             )  # fmt: skip
             assert_array_equal(whole[i], one[0])
 
@@ -588,13 +593,13 @@ def test_an_empty_cluster_takes_the_point_of_largest_weighted_distance():
             assert_array_equal(a[0], b)
 
 
-def test_arrays_on_disk_of_other_numbers_are_told_apart(tmp_path):
-    weights, whole, start = np.ones(4), np.array([0, 4]), np.array([[[1.0], [9.0]]])
-    for kind in (np.float64, np.float32):
-        np.save(tmp_path / "points.npy", np.array([[0.0], [2.0], [8.0], [12.0]], kind))
+def test_arrays_on_disk_of_other_types_are_told_apart(tmp_path):
+    for dtype in ("float64", "float32"):
+        np.save(tmp_path / "points.npy", np.array([[0.1], [2.0], [8.0], [12.0]], dtype))
         points = np.load(tmp_path / "points.npy", mmap_mode="r")
-        found = compiled.refine(points, weights, whole, start, np.array([2]), 5, np.zeros(1), True)
-        assert_array_equal(found[0][0, :, 0], [1.0, 10.0])
+        case = points, np.ones(4), np.array([0, 1, 4]), np.array([2.0])
+        assert_array_equal(compiled.moments(*case)[:, 1], [float(points[0, 0]) - 2.0, 16.0])
+        assert_same(case, "moments")
 
 
 def test_arrays_of_any_layout_share_one_compilation():

@@ -1,5 +1,6 @@
 """Several threads in one process: each takes a range of devices, and no bit depends on how many there are."""
 
+from functools import cache
 from importlib import import_module
 from itertools import pairwise
 
@@ -10,7 +11,7 @@ from numpy.testing import assert_array_equal
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.kernels.numba import threads
-from tests.kernels.test_kernels import draw_points, gtvmin_case
+from tests.kernels.test_kernels import TYPES, draw_points, gtvmin_case
 from tests.support.fork import run_in_fork
 
 
@@ -30,23 +31,30 @@ def divided(monkeypatch, request):
     return ranges
 
 
-def test_no_kernel_depends_on_the_number_of_threads(divided):
+@cache
+def list_calls(dtype):
+    """List calls of the kernels that are divided, with what the reference returns."""
+    calls = []
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        case = gtvmin_case(seed)
-        for one, other in zip(compiled.gtvmin(*case), plain.gtvmin(*case), strict=True):
-            assert_array_equal(one, other)
-        points, weights, offsets = draw_points(rng, 6, 3)
+        points, weights, offsets = draw_points(rng, 6, 3, dtype)
         own = points, weights, weights, offsets, 3, 2, 2, 10, np.zeros(6), np.arange(6, dtype=np.uint64), 1, 0
-        centroids = compiled.kmeans(*own)
-        for one, other in zip(centroids, plain.kmeans(*own), strict=True):
-            assert_array_equal(one, other)
-        given = points, weights, offsets, centroids[0]
-        for one, other in zip(compiled.losses(*given), plain.losses(*given), strict=True):
-            assert_array_equal(one, other)
+        centroids = plain.kmeans(*own)[0]
         count = int(rng.integers(3))
-        priced = points, weights, offsets, rng.integers(0, max(count, 1), len(points)), count, centroids[0]
-        for one, other in zip(compiled.evaluate_costs(*priced), plain.evaluate_costs(*priced), strict=True):
+        labels = rng.integers(0, max(count, 1), len(points))
+        calls += [
+            ("gtvmin", gtvmin_case(seed, dtype)),
+            ("kmeans", own),
+            ("losses", (points, weights, offsets, centroids)),
+            ("evaluate_costs", (points, weights, offsets, labels, count, centroids)),
+        ]
+    return [(name, arguments, getattr(plain, name)(*arguments)) for name, arguments in calls]
+
+
+@TYPES
+def test_no_kernel_depends_on_the_number_of_threads(divided, dtype):
+    for name, arguments, expected in list_calls(dtype):
+        for one, other in zip(getattr(compiled, name)(*arguments), expected, strict=True):
             assert_array_equal(one, other)
     assert len(divided) > 160
 

@@ -14,6 +14,7 @@ from tests.support.install_plugin import install, site
 from tests.support.methods import LEARNERS
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import here, ranks, there
+from tests.support.sampling import thin
 
 __all__ = ["site"]  # a fixture
 PEER = '''
@@ -88,7 +89,7 @@ import numpy as np
 from p2pkm.core.batch import Search, Stream, cluster
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
-from p2pkm.core.traits import ServerTraits
+from p2pkm.core.traits import MessageContent, ServerTraits
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Pool(ServerMethodBase):
 
     k: int
     name: ClassVar[str] = "tug"
-    traits: ClassVar[ServerTraits] = ServerTraits()
+    traits: ClassVar[ServerTraits] = ServerTraits(message_content=MessageContent.CENTROIDS)
     default_rounds: ClassVar[int] = 5
 
     def report(self, clients, model):
@@ -117,6 +118,30 @@ class Pool(ServerMethodBase):
         search = Search(self.k, Stream.SERVER, starts=1)
         found, _, _ = cluster(hub.kernels, hub.shared_key, rows[:, :-1], rows[:, -1], search)
         return found
+'''
+TABLES = '''
+"""A peer method of one function."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from p2pkm.methods.building_blocks.table_method import TableMethod
+
+
+@dataclass(frozen=True)
+class Tug(TableMethod):
+    """Average with the neighbors.
+
+    Notes
+    -----
+    **Messages.** The k centroids.
+    """
+
+    name: ClassVar[str] = "tug"
+
+    def combine(self, device):
+        """Average the rows of the neighbors and the means of the local points."""
+        return (device.sums + device.tables.sum(axis=0)) / (device.counts + len(device.tables))[:, None]
 '''
 FILES = {"peer": (PEER, "tug_plugin:Tug"), "server": (SERVED, "tug_plugin:Pool")}
 RUN = ("--data", "grid16:points=9", "--clusters", 4, "--devices", 6, "--algorithm", "tug", "--rounds", 5, "--no-plot")
@@ -150,7 +175,8 @@ def test_it_is_planned(kind):
         assert last["total"]["bytes"] >= summary["bytes"]
 
 
-def test_it_is_resumed_from_every_checkpoint(kind, tmp_path, monkeypatch):
+@pytest.mark.parametrize("every", thin([3, 1], 2))
+def test_it_is_resumed_from_its_checkpoints(kind, every, tmp_path, monkeypatch):
     place = tmp_path / "place"
     place.mkdir()
     with monkeypatch.context() as patched:
@@ -158,7 +184,7 @@ def test_it_is_resumed_from_every_checkpoint(kind, tmp_path, monkeypatch):
         assert here(*RUN, "--checkpoint-every", 1, "-q", "--out", place / "run").code == 0
     copies = sorted((place / "copies").iterdir())
     assert len(copies) >= 5
-    for copy in copies:
+    for copy in copies[::every]:
         assert difference(place / "run", resume(copy)) == "", copy
 
 
@@ -188,6 +214,7 @@ def test_it_stands_in_the_catalogue(kind):
     (PEER, '    schedule: ClassVar[str] = "jacobi"\n', "", "lacks schedule"),
     (PEER, "    def update(", "    def improve(", "lacks update"),
     (PEER, "    k: int\n", "", "lacks k"),
+    (TABLES, "    def combine(", "    def merge(", "lacks combine"),
     (SERVED, "    def aggregate(", "    def collect(", "lacks aggregate"),
 ])  # fmt: skip
 def test_what_it_does_not_declare_is_named(site, file, before, after, words):
@@ -196,7 +223,7 @@ def test_what_it_does_not_declare_is_named(site, file, before, after, words):
         site,
         "tug-plugin",
         file.replace(before, after),
-        {"p2pkm.algorithms": {"tug": f"tug_plugin:{'Tug' if file is PEER else 'Pool'}"}},
+        {"p2pkm.algorithms": {"tug": f"tug_plugin:{'Pool' if file is SERVED else 'Tug'}"}},
     )
     with pytest.raises(ExperimentError, match=words):
         find("tug")

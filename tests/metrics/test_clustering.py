@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 import p2pkm
@@ -87,11 +88,12 @@ def test_without_any_centroid_nothing_is_scored_and_a_note_says_what_to_change(e
     sizes = [1, 1, 0 if empty else 1]
     data = [np.arange(2.0 * size).reshape(size, 2) + i for i, size in enumerate(sizes)]
     shards = p2pkm.Shards.from_list(data, labels=[np.full(size, i) for i, size in enumerate(sizes)])
-    result = p2pkm.simulate(p2pkm.FKM(2), None, shards, rounds=3)
+    with pytest.warns(ConvergenceWarning, match="without centroids"):
+        result = p2pkm.simulate(p2pkm.FKM(2), None, shards, rounds=3)
     assert {name: result.summary[name] for name in NOTHING} == dict.fromkeys(NOTHING)
     assert [record["ari_clients"] for record in result.rounds] == [None] * 4
     assert result.summary["centroid_sets"] == 0
-    assert any(note.startswith("all devices have 0 centroids") and "fkm:min_count=1" in note for note in result.notes)
+    assert "devices with points ended without centroids" in result.notes[0] and "fkm:min_count=1" in result.notes[0]
     assert "No device holds a centroid" in narrate(result) and "same centroids" not in narrate(result)
 
 
@@ -101,10 +103,11 @@ def test_scores_are_those_of_the_devices_that_hold_a_centroid():
     shards = p2pkm.Shards.from_list(data, labels=[np.array([0, 0, 1, 1]), np.array([0, 0]), np.zeros(0, np.int64)])
     graph = p2pkm.Topology.from_links(3, np.array([[0, 1, 1.0], [1, 2, 1.0]]))
     start = np.array([[[0.5], [8.5]], [[np.inf], [np.inf]], [[0.5], [8.5]]])
-    result = p2pkm.simulate(p2pkm.GTVMin(2), graph, shards, rounds=0, start=start)
+    with pytest.warns(ConvergenceWarning, match="without centroids"):
+        result = p2pkm.simulate(p2pkm.GTVMin(2), graph, shards, rounds=0, start=start)
     assert (result.summary["ari_clients"], result.census.scores[0].tolist()) == (1.0, [1.0, 1.0, 1.0])
     assert np.isnan(result.census.scores[1:]).all()
-    assert any(note.startswith("1 of 2 devices have 0 centroids") for note in result.notes)
+    assert any(note.startswith("1 of 2 devices with points ended without centroids (1)") for note in result.notes)
     assert distance(np.zeros((0, 1)), np.ones((2, 1))) != 0.0
 
 

@@ -134,6 +134,11 @@ def test_names_of_features_stay(hospitals):
     folder, *_ = hospitals
     assert p2pkm.load(folder / "run").summary["feature_names"] == "age, bmi, sbp"
     assert '# feature names: "age, bmi, sbp"\n' in (folder / "run" / "config.toml").read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_names_of_features_are_in_the_report(hospitals):
+    folder, *_ = hospitals
     assert here("report", folder / "run").code == 0
     page = (folder / "run" / "report.html").read_text("utf-8")
     table = page[page.index("<caption>Centroids in the units of the data") :]

@@ -50,13 +50,13 @@ def small_hospitals(**options):
     return p2pkm.simulate(method, topologies.path(3), p2pkm.Shards.from_list(blocks), rounds=3, **options)
 
 
-def test_a_note_names_the_devices_and_helps_small_ones():
+def test_a_note_names_the_devices_and_what_helps():
     result = small_hospitals()
     assert {*result.disclosed.device.tolist()} == {1, 2} and result.summary["raw_points_disclosed"] == 2
     (note,) = [note for note in result.notes if note.startswith("disclosed points")]
     assert note == (
-        "disclosed points: 1 of 1 of device 1, 1 of 3 of device 2; 2 of these devices have fewer than 5 points per "
-        "cluster, use --min-cluster-size 2; disclosed.csv names all rows"
+        "disclosed points: 1 of 1 of device 1, 1 of 3 of device 2; disclosed.csv names all rows; "
+        "--min-cluster-size 2 suppresses clusters of one point"
     )
     assert not small_hospitals(min_cluster_size=2).summary["raw_points_disclosed"]
 

@@ -5,16 +5,17 @@ import importlib.util
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
+from p2pkm.analysis.study_table import Study
 from p2pkm.experiments.studies.compare import tabulate
 from p2pkm.metrics import registry, stream_figures
 from p2pkm.metrics.registry import METRICS, Metric, ShownIn
-from p2pkm.storage.study_table import Study
 from tests.docs.check_blocks import PAGES
 from tests.support.build import build_result
 from tests.support.run_cli import here
@@ -51,7 +52,7 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_one_entry_is_enough_for_the_files_the_table_and_the_report_of_a_run(extra, place):
+def test_one_entry_is_enough_for_the_files_and_the_table_of_a_run(extra, place):
     ended = here(*SMALL, "--out", "run")
     result = p2pkm.load("run")
     values = np.load("run/devices.npz")["middle"]
@@ -60,7 +61,11 @@ def test_one_entry_is_enough_for_the_files_the_table_and_the_report_of_a_run(ext
     summary = json.loads((place / "run" / "summary.json").read_text())
     assert_allclose(summary["middle"], values.mean())
     assert re.search(r"^  first coordinate +\S+  of the first centroid$", ended.out, re.MULTILINE)
-    assert here("report", "run").code == 0
+
+
+@pytest.mark.slow
+def test_one_entry_is_enough_for_the_report_of_a_run(extra, place):
+    assert here(*SMALL, "--out", "run").code == 0 and here("report", "run").code == 0
     page = (place / "run" / "report.html").read_text("utf-8")
     assert '<th scope="row">first coordinate</th>' in page
     assert page.count('<span title="of the first centroid">first coordinate</span>') == 1  # of the devices
@@ -71,14 +76,11 @@ def test_one_entry_is_enough_for_studies_comparisons_and_seeds(extra, place):
     ended = here("compare", "--algorithm", "gtvmin", *words, *SMALL, "--out", "both")
     assert ended.code == 0 and "first coordinate" in ended.out.splitlines()[0]
     compared = json.loads((place / "both" / "summary.json").read_text())
-    rows = [json.loads(line) for line in (place / "both" / "rows.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (place / "both" / "study.jsonl").read_text().splitlines()]
     assert compared["table"][0]["middle"] == pytest.approx(np.mean([row["middle"] for row in rows[:2]]))
-    with open(place / "both" / "rows.csv") as file:
+    with open(place / "both" / "study.csv") as file:
         assert "middle" in next(csv.reader(file))
     assert "first coordinate" in tabulate(compared | {"failed": 0})
-    assert here("report", "both").code == 0
-    page = (place / "both" / "report.html").read_text("utf-8")
-    assert page.count('<span title="of the first centroid">first coordinate</span>') == 2  # means, and all runs
     (place / "study.toml").write_text(STUDY)
     swept = here("sweep", "study.toml", "--out", "s", "--format", "json", "-q")
     assert not [row for row in json.loads(swept.out)["rows"] if row["middle"] is None]
@@ -86,6 +88,15 @@ def test_one_entry_is_enough_for_studies_comparisons_and_seeds(extra, place):
     assert '<th title="of the first centroid">first coordinate</th>' in Study.load("s")._repr_html_()
     seeds = here(*SMALL, "--seeds", "0,1", "--out", "none")
     assert re.search(r"^  first coordinate +\S+ +\S+ +\S+$", seeds.out, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_one_entry_is_enough_for_the_report_of_a_comparison(extra, place):
+    words = ("--graph", "ring,path", "--seeds", "0,1")
+    assert here("compare", "--algorithm", "gtvmin", *words, *SMALL, "--out", "both").code == 0
+    assert here("report", "both").code == 0
+    page = (place / "both" / "report.html").read_text("utf-8")
+    assert page.count('<span title="of the first centroid">first coordinate</span>') == 2  # means, and all runs
 
 
 def test_every_figure_of_a_run_is_registered_and_every_key_is_there():
@@ -107,10 +118,17 @@ def test_the_documentation_lists_every_figure():
     spec = importlib.util.spec_from_file_location("reference_pages", ROOT / "docs" / "reference_pages.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    rows = [re.split(r" ?\| ?", line)[1:-1] for line in module.list_metrics().splitlines()[2:]]
-    assert [row[0].strip("`") for row in rows] == registry.summary_keys()
-    assert [row[1:6] for row in rows] == [[m.label, m.meaning, m.unit, m.better, m.needs] for m in METRICS]
-    assert "_made/metrics.md" in (ROOT / "docs" / "ref" / "metrics.md").read_text("utf-8")
+    text = module.list_metrics()
+    rows = re.findall(r"^\| `(\w+)`(\*?)( [↓↑])? \| (.+) \|$", text, re.MULTILINE)
+    assert sorted(row[0] for row in rows) == sorted(registry.summary_keys())
+    sections = re.split(r"^## (?:With )?", text, flags=re.MULTILINE)
+    for key, per_device, better, meaning in rows:
+        m = registry.find(key)
+        assert (bool(per_device), better.strip()) == (m.per_device, {"lower": "↓", "higher": "↑"}.get(m.better, ""))
+        words = meaning.replace("**", "")
+        assert m.meaning in words and m.unit in words
+        (section,) = (one for one in sections if f"`{key}`" in one)
+        assert m.needs in section.partition("\n")[0] or m.needs in words
 
 
 def test_keys_that_pages_and_examples_read_exist():
@@ -122,10 +140,9 @@ def test_keys_that_pages_and_examples_read_exist():
 
 def test_the_example_of_the_page_runs_and_keeps_the_rules_of_an_entry(monkeypatch):
     monkeypatch.setattr(registry, "METRICS", METRICS)
-    (code,) = re.findall(
-        r"```python run\n(.*?)```", (ROOT / "docs" / "howto" / "add-a-metric.md").read_text("utf-8"), re.DOTALL
-    )
-    exec(compile(code, "add-a-metric.md", "exec"), {})
+    page = (ROOT / "docs" / "howto" / "pass-a-function.md").read_text("utf-8").partition("## A metric")[2]
+    (code,) = re.findall(r"```python run\n(.*?)```", page, re.DOTALL)
+    exec(compile(code, "pass-a-function.md", "exec"), {})
     test_an_entry_says_what_its_figure_is(registry.METRICS[-1])
     summary = here(*SMALL, "--out", "none", "--format", "json").summary
     assert summary["spread"] > 0
@@ -134,13 +151,14 @@ def test_the_example_of_the_page_runs_and_keeps_the_rules_of_an_entry(monkeypatc
 def test_what_no_device_has_is_null_and_what_one_lacks_is_left_out():
     table = (
         Metric("some", "some", "x", per_device=True, compute=lambda result: np.array([1.0, np.nan, 3.0])),
-        Metric("most", "most", "x", per_device=True, compute=lambda result: np.array([1.0, 3.0]), reduce=np.max),
+        Metric("most", "most", "x", per_device=True, compute=lambda _: np.array([1.0, np.nan, 3.0]), reduce=np.max),
         Metric("none", "none", "x", per_device=True, compute=lambda result: np.full(3, np.nan)),
         Metric("one", "one", "x", compute=lambda result: np.int64(4)),
     )
+    result = SimpleNamespace(centroids=np.zeros((3, 1, 1)), ledger=SimpleNamespace(devices=3))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "METRICS", table)
-        figures, devices = registry.measure(None)
+        figures, devices = registry.measure(result)
     assert figures == {"some": 2.0, "most": 3.0, "none": None, "one": 4} and json.dumps(figures)
     assert list(devices) == ["some", "most", "none"]
 

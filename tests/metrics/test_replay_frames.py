@@ -77,6 +77,7 @@ def test_of_a_star_the_links_to_the_hub_are_shown_but_not_the_hub():
     assert found.bytes[-1].sum() == result.summary["bytes"]
 
 
+@pytest.mark.filterwarnings("ignore:.*ended without centroids")
 def test_a_device_without_centroids_has_no_cost_and_one_without_points_costs_nothing():
     start = np.full((3, 1, 1), np.inf)
     start[0] = 1.0

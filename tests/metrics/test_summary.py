@@ -13,7 +13,6 @@ from p2pkm.core.messages import RaggedArray
 from p2pkm.engine.loop import Start
 from p2pkm.metrics import summary
 from p2pkm.metrics.gathering import Gathering
-from p2pkm.metrics.summary import _note_reverted
 from p2pkm.network.graph import Topology
 from p2pkm.network.local import LocalWorld
 from tests.support.build import build_monitor
@@ -49,6 +48,26 @@ def test_groups_that_are_the_parts_of_the_graph_need_no_note():
     assert summary._note_groups_and_time(monitor, parts, parts.components, facts) == []
     (note,) = summary._note_groups_and_time(monitor, parts, np.arange(4), facts)
     assert note.startswith("4 groups: ")
+
+
+@pytest.mark.parametrize(
+    ("rounds", "every", "measuring", "wall", "saved"),
+    [
+        (11, 1, 2.0, 6.0, None),  # a third of the time, of a run of seconds
+        (100, 1, 30.0, 60.0, 27),  # rounds 10, 20 ... 100 remain
+        (100, 1, 30.0, 600.0, None),  # 5 % of the time
+        (3, 1, 30.0, 40.0, 20),  # the last round remains
+        (100, 10, 30.0, 60.0, None),  # already seldom
+        (0, 1, 30.0, 60.0, None),
+    ],
+)
+def test_fewer_records_are_recommended_only_where_they_save_much(rounds, every, measuring, wall, saved):
+    table = arrange([np.zeros((1, 1))] * 2, [(0, 1)])
+    trace = [{"stage": "gtvmin", "round": t} for t in range(1, rounds + 1)]
+    monitor = SimpleNamespace(trace=trace, seconds=measuring, every=every)
+    notes = summary._note_groups_and_time(monitor, table.topology, None, {"wall_seconds": wall})
+    tip = f"--record-every 10 measures only every tenth round and would save about {saved} of {wall:.0f} s"
+    assert notes == ([] if saved is None else [tip])
 
 
 @pytest.mark.parametrize("n", [3, 4])
@@ -110,10 +129,6 @@ def test_devices_with_absent_centroids_count_as_centroid_sets(tmp_path):
     shards = p2pkm.Shards.from_list([np.array([[0.0]]), np.array([[1.0]])])
     result = p2pkm.simulate(p2pkm.GTVMin(2, alpha=0.0, init="local"), path(2), shards, baselines=False)
     assert np.isinf(result.centroids).any() and result.summary["centroid_sets"] == 2
-
-
-def test_devices_that_reverted_are_noted_if_there_are_any():
-    assert [len(_note_reverted(count, 9)) for count in (0, 1, 9)] == [0, 1, 1]
 
 
 def test_consensus_ignores_absent_rows():

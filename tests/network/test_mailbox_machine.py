@@ -124,4 +124,4 @@ class Exchanges(RuleBasedStateMachine):
 
 
 TestExchanges = pytest.mark.hypothesis(Exchanges.TestCase)
-TestExchanges.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)
+TestExchanges.settings = settings(stateful_step_count=20, deadline=None)

@@ -1,9 +1,11 @@
 """Who hosts whom: the rule that chooses, what it costs, and that no bit of a result depends on it."""
 
 import json
+import os
 import sys
 from functools import cache
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
@@ -23,7 +25,7 @@ from p2pkm.network.halo import place
 from p2pkm.network.rank_partition import RankPartition, check_rank_partition, choose, count_cut, divide, imbalance
 from tests.network.test_transport import draw
 from tests.support.programs import placement as placement_program
-from tests.support.run_cli import here, ranks, there
+from tests.support.run_cli import ROOT, here, ranks, there
 
 graphs = st.builds(draw, st.integers(1, 15), st.floats(0, 1), st.integers(0, 2**32 - 1))
 RING, SHUFFLED = Topology.from_graph(topologies.ring(24)), Topology.from_graph(placement_program.shuffled_ring(24))
@@ -201,11 +203,33 @@ def test_without_pymetis_auto_means_blocks_and_metis_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymetis", None)
     assert choose(SHUFFLED, EVEN, 2).name == "blocks"
     with pytest.raises(ExperimentError, match=r"requires pymetis.*pip install \"p2pkm\[metis\]\""):
-        check_rank_partition("metis", 2)
-    for wish, size in (("metis", 1), ("auto", 2), ("blocks", 2)):
-        check_rank_partition(wish, size)
+        check_rank_partition("metis")
+    for wish in ("auto", "blocks"):
+        check_rank_partition(wish)
     metis_finds(monkeypatch, None)
-    check_rank_partition("metis", 2)
+    check_rank_partition("metis")
+
+
+@pytest.mark.parametrize("words", [(), ("plan",), ("plan", "--ranks", "1"), ("sweep", "study.toml")])
+def test_every_command_refuses_metis_without_pymetis(words, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pymetis", None)
+    monkeypatch.chdir(tmp_path)
+    Path("study.toml").write_text('rank_partition = "metis"\nrounds = 1\n[grid]\ngraph = ["ring", "star"]\n')
+    options = () if "sweep" in words else ("--rank-partition", "metis")
+    ending = here(*words, *options, *(() if "plan" in words else ("--out", "none")))
+    assert ending.code == 2 and "requires pymetis" in ending.err
+    with pytest.raises(ExperimentError, match="requires pymetis"):
+        p2pkm.simulate(p2pkm.GTVMin(1), topologies.ring(4), p2pkm.Shards.from_list([np.zeros((2, 1))] * 4),
+                       rank_partition="metis")  # fmt: skip
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("size", [1, 2])
+def test_ranks_refuse_metis_without_pymetis(size, tmp_path):
+    tmp_path.joinpath("sitecustomize.py").write_text("import sys\nsys.modules['pymetis'] = None\n")
+    words = ("-m", "p2pkm", "--rank-partition", "metis", "--rounds", 1, "--out", "none")
+    ending = there(*ranks(size), *words, PYTHONPATH=os.pathsep.join((str(tmp_path), str(ROOT))))
+    assert ending.code == 2 and ending.err.count("requires pymetis") == 1
 
 
 def test_unknown_placements_are_refused():

@@ -64,7 +64,7 @@ def test_the_end_is_a_local_minimum_and_the_global_one_is_an_end(seed):
     assert_allclose(value(best.ravel()), least, atol=1e-6)
     stays = last(method, table, best, 5)
     assert_allclose(value(stays.ravel()), least, atol=1e-6)
-    for _ in range(4):
+    for _ in range(2):
         start = rng.normal(0.0, 3.0, (N, K, 2))
         end = last(method, table, start, 400)
         assert_allclose(last(method, table, end, 1), end, atol=1e-9)

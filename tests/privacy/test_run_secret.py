@@ -15,7 +15,7 @@ import pytest
 import p2pkm
 import topologies
 from p2pkm.core.batch import Secrets
-from p2pkm.core.traits import MethodTraits
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.engine import run_job, run_secret
 from p2pkm.methods.building_blocks.gdp import compose, epsilon_of
 from p2pkm.methods.peer import private
@@ -99,10 +99,13 @@ def test_a_noise_seed_repeats_and_says_that_there_is_no_guarantee(trust):
 
 def test_runs_of_several_seeds_with_one_noise_seed_have_independent_noise():
     draws = [
-        run_secret.draw_secret(MethodTraits(draws_secrets=True, noise_seed=0), seed, LocalWorld()) for seed in range(9)
+        run_secret.draw_secret(
+            MethodTraits(message_content=MessageContent.OTHER, guarantee="some", noise_seed=0), seed, LocalWorld()
+        )
+        for seed in range(9)
     ]
     assert len(set(draws)) == 9
-    assert run_secret.draw_secret(MethodTraits(), 0, LocalWorld()) is None
+    assert run_secret.draw_secret(MethodTraits(message_content=MessageContent.OTHER), 0, LocalWorld()) is None
 
 
 def test_keys_depend_on_every_byte_of_the_secret_and_on_the_device():
@@ -138,9 +141,9 @@ def test_only_methods_that_declare_it_have_secrets(name):
 
 def test_a_method_that_does_not_declare_it_cannot_draw(monkeypatch):
     real = private.Private.traits.fget
-    undeclared = property(lambda self: MethodTraits(**{**vars(real(self)), "draws_secrets": False}))
+    undeclared = property(lambda self: MethodTraits(**{**vars(real(self)), "guarantee": ""}))
     monkeypatch.setattr(private.Private, "traits", undeclared)
-    with pytest.raises(RuntimeError, match="draws_secrets=True"):
+    with pytest.raises(RuntimeError, match="the trait guarantee"):
         play()
 
 
@@ -341,7 +344,9 @@ def test_the_secret_is_drawn_on_rank_0_and_broadcast_once(monkeypatch):
             return {"secret": np.arange(32, dtype=np.uint8)}
 
     monkeypatch.setattr(secrets, "token_bytes", lambda count: pytest.fail("drawn on another rank than 0"))
-    assert run_secret.draw_secret(MethodTraits(draws_secrets=True), 0, Rank()) == bytes(range(32))
+    assert run_secret.draw_secret(
+        MethodTraits(message_content=MessageContent.OTHER, guarantee="some"), 0, Rank()
+    ) == bytes(range(32))
     assert asked == [None] and run_job.draw_secret is run_secret.draw_secret
 
 

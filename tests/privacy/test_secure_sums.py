@@ -29,6 +29,7 @@ from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
 from tests.support.resume import keep_all, resume
 from tests.support.run_cli import here
+from tests.support.sampling import thin
 
 GRAPHS = {
     "ring": topologies.ring(16),
@@ -90,7 +91,7 @@ def move(devices, masks, change, coalition):
     return moved
 
 
-@pytest.mark.parametrize("size", [0, 1, 2])
+@pytest.mark.parametrize("size", thin([0, 1, 2], 3))
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_tables_of_the_same_totals_give_the_same_messages(graph, size):
     """For every coalition the other tables are anything with the same total over each component without it."""

@@ -1,8 +1,7 @@
-"""Checkpoints and the rows of a study on a disk that fails, is cut off, or is written to by another process."""
+"""Checkpoints on a disk that fails, is cut off, or is written to by another process."""
 
 import errno
 import io
-import json
 import os
 import shutil
 import tempfile
@@ -17,11 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from p2pkm.core.errors import ExperimentError
-from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.studies import run_study as study
 from p2pkm.storage import checkpoint, lock, save
 from p2pkm.storage.lock import NAME, Lock
-from p2pkm.storage.study_table import Study
 
 FULL, BROKEN = OSError(errno.ENOSPC, "No space left on device"), OSError(errno.EIO, "Input/output error")
 
@@ -176,65 +172,3 @@ class Checkpoints(RuleBasedStateMachine):
 
 TestCheckpoints = pytest.mark.hypothesis(Checkpoints.TestCase)
 TestCheckpoints.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
-
-
-class StudyRows(RuleBasedStateMachine):
-    """Runs of a study that are kept: `rows` holds the row of each seed whose file is there and whole."""
-
-    def __init__(self):
-        super().__init__()
-        self.top, self.rows, self.quick = Path(tempfile.mkdtemp()), {}, ExitStack()
-        self.quick.enter_context(patch.object(os, "fsync", lambda handle: None))
-        self.computed, execute = [], study.execute
-
-        def counting(prepared, *given):
-            self.computed.append(prepared.experiment.seed)
-            return execute(prepared, *given)
-
-        self.quick.enter_context(patch.object(study, "execute", counting))
-
-    def teardown(self):
-        self.quick.close()
-        shutil.rmtree(self.top)
-
-    def path(self, seed):
-        return self.top / "runs" / f"{self.rows[seed]['key']}.json"
-
-    @rule(seed=st.integers(0, 2), where=st.sampled_from(PLACES[:-1]), room=st.integers(0, 90), kill=st.booleans())
-    def run(self, seed, where, room, kill):
-        cell = RunOptions(devices=2, clusters=1, rounds=1, data="grid16:points=1", seed=seed, baselines=False)
-        before, left, row = self.computed.copy(), sorted(self.top.glob("runs/*.json")), None
-        with fail(where, room, Killed() if kill else FULL):
-            try:
-                row = study.run_cell(cell, self.top)
-            except Killed:
-                assert kill and seed not in self.rows
-        assert self.computed == before + [seed] * (seed not in self.rows)
-        if seed in self.rows:
-            assert row == self.rows[seed]
-        elif where == "nothing":
-            assert row["error"] is None and row["seed"] == seed
-            self.rows[seed] = json.loads(json.dumps(row))
-        else:
-            assert sorted(self.top.glob("runs/*.json")) == left
-            assert kill or (row["termination"] == "failed" and "cannot be written: No space left" in row["error"])
-
-    @precondition(lambda self: self.rows)
-    @rule(data=st.data(), share=st.floats(0, 0.9), how=st.sampled_from(("cut", "empty", "gone", "bytes")))
-    def damage(self, data, share, how):
-        seed = data.draw(st.sampled_from(sorted(self.rows)))
-        path, held = self.path(seed), self.path(seed).read_bytes()
-        path.write_bytes({"cut": held[: int(share * len(held))], "bytes": b"\xff\xfe{"}.get(how, b""))
-        if how == "gone":
-            path.unlink()
-        del self.rows[seed]
-
-    @invariant()
-    def what_is_kept_can_be_read_while_the_study_goes_on(self):
-        whole = {path.name for path in (self.path(seed) for seed in self.rows)}
-        if self.rows and whole == {path.name for path in self.top.glob("runs/*.json")}:
-            assert sorted(row["seed"] for row in Study.load(self.top).rows) == sorted(self.rows)
-
-
-TestStudyRows = pytest.mark.slow(pytest.mark.hypothesis(StudyRows.TestCase))
-TestStudyRows.settings = settings(max_examples=6, stateful_step_count=12, deadline=None)

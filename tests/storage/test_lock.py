@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import p2pkm.experiments.deal
 import p2pkm.experiments.resume
 import p2pkm.experiments.run
 import p2pkm.experiments.studies.coupling_path
@@ -27,11 +28,11 @@ from p2pkm.storage.lock import NAME, Lock, describe_lock_holder, process_has_end
 from p2pkm.storage.run_folder import RunFolder
 from tests.support import kill_runs as killed
 from tests.support.resume import difference, keep_all
-from tests.support.run_cli import SMALL, environment, here, listed, ranks, there
+from tests.support.run_cli import SMALL, environment, fill, here, listed, ranks, there
+from tests.support.sampling import thin
 
-ENDLESS = (*SMALL, "--init", "local", "--tol", "0", "--rounds", "1000000", "--record-every", "50",
-           "--checkpoint-every", "1",
-           "--no-baselines", "--out", "run", "-q")  # fmt: skip
+ENDLESS = fill(SMALL, ("--init", "local", "--tol", "0", "--rounds", "1000000", "--record-every", "50",
+                       "--checkpoint-every", "1", "--no-baselines", "--out", "run", "-q"))  # fmt: skip
 GONE = (1 << 31) - 1  # the largest number of a process that a file may name; no system gives it to one
 
 
@@ -91,14 +92,15 @@ def test_a_folder_above_a_live_run_is_not_replaced(live, tmp_path, monkeypatch):
     assert live.poll() is None and describe_lock_holder(tmp_path / "run")
 
 
-MOMENTS = [(p2pkm.experiments.run, "prepare_and_validate"),
-           (p2pkm.experiments.run, "_deal"), (RunFolder, "begin"), (RunFolder, "record"),
+MOMENTS = [(p2pkm.experiments.run, "assemble"),
+           (p2pkm.experiments.deal, "deal"), (RunFolder, "begin"), (RunFolder, "record"),
            (RunFolder, "finish"), (RunFolder, "end"), (p2pkm.storage.run_folder, "write_checksums"),
            (p2pkm.storage.run_folder, "move_to_backup")]  # fmt: skip
 
 
-@pytest.mark.parametrize("force", [(), ("--force",)])
-@pytest.mark.parametrize(("place", "name"), MOMENTS, ids=[name for _, name in MOMENTS])
+@pytest.mark.parametrize(
+    ("place", "name", "force"), thin([(*moment, force) for moment in MOMENTS for force in ((), ("--force",))], 3)
+)
 def test_a_second_run_is_refused_at_every_moment_of_the_first(monkeypatch, place, name, force):
     if force:
         assert run("--seed", 5).code == 0
@@ -136,8 +138,9 @@ def test_who_waits_for_a_run_that_ends_does_not_overwrite_it(monkeypatch):
 @pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.mpi)])
 def test_runs_that_are_started_at_the_same_moment(tmp_path, count):
     start = [sys.executable] if count == 1 else ranks(count)
-    words = [*start, "-m", "p2pkm", *SMALL, "--tol", "0", "--init", "local", "--no-baselines", "--rounds", "3000",
-             "--record-every", "100", "--out", "new/run", "-q", "--format", "json", "--seed"]  # fmt: skip
+    more = ("--tol", "0", "--init", "local", "--no-baselines", "--rounds", "3000", "--record-every", "100",
+            "--out", "new/run", "-q", "--format", "json", "--seed")  # fmt: skip
+    words = [*start, "-m", "p2pkm", *fill(SMALL, more)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment()}
     runs = [subprocess.Popen([*map(str, words), str(seed)], **pipes) for seed in range(5 - count)]
     ends = [(*one.communicate(timeout=90), one.returncode) for one in runs]

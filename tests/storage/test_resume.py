@@ -13,19 +13,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import p2pkm
 from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.storage import checkpoint
 from p2pkm.storage.checksums import check_files
 from tests.support import kill_runs as killed
 from tests.support.methods import METHODS, spell
 from tests.support.programs import resume as resume_program
-from tests.support.resume import difference, keep_all, resume
-from tests.support.run_cli import here, ranks, there
+from tests.support.resume import ENDED, difference, keep_all, resume
+from tests.support.run_cli import fill, here, ranks, there
 from tests.support.sampling import thin
 
 PROGRAM = Path(resume_program.__file__)
 
-SMALL = ("--data", "grid16:points=4", "--devices", "6", "--no-plot", "--no-baselines", "--quiet", "-k", "4",
+SMALL = ("--data", "grid16:points=4", "--devices", "6", "--no-plot", "--no-baselines", "--quiet", "--clusters", "4",
          "--checkpoint-every", "1", "--record-every", "1", "--partition", "iid")  # fmt: skip
 RUNS = {
     **{name: ("--algorithm", spell(name), "--rounds", "4", *(("--init", "leader") if name in
@@ -37,9 +38,14 @@ RUNS = {
     **{f"schedule {name}": ("--schedule", name, "--init", "local", "--rounds", "5") for name in
        ("jacobi", "colored", "async")},
     "recipe global": ("--rounds", "3"),
-    "accept": ("--algorithm", "gtvmin:accept=true", "--coupling", "0.1", "--rounds", "3"),
-    "rehearsal": ("--algorithm", "gtvmin:accept=true", "--coupling", "rehearsal", "--relaxation", "auto", "--rounds",
-                  "3"),
+    "strong": ("--coupling", "strong", "--rounds", "3"),
+    "bayes": ("--coupling", "bayes", "--rounds", "3"),
+    "links": ("--coupling", "links", "--rounds", "3"),
+    "auto": ("--coupling", "auto", "--rounds", "3", "--partition", "dirichlet:alpha=0.3"),
+    "devices that differ": ("--data", "device-clusters:points=9", "--partition", "column", "--rounds", "3"),
+    "auto in parts": ("--graph", "file:parts.edgelist", "--allow-disconnected", "--devices", "12", "--data",
+                      "grid16:points=40", "--partition", "dirichlet:alpha=0.3", "--rounds", "3"),
+    "shares": ("--algorithm", "gtvmin:shares=true", "--coupling", "links", "--rounds", "3"),
     "recipe groups": ("--groups", "--rounds", "3", "--graph", "complete"),
     "tree groups": ("--algorithm", "treelloyd", "--groups", "--rounds", "3"),
     "liars in groups": ("--groups", "--rounds", "3", "--graph", "complete", "--byzantine", "1:kind=flip"),
@@ -47,8 +53,8 @@ RUNS = {
     "2"),
     "scale standard": ("--scale", "standard", "--rounds", "3", "--init", "local"),
     "scale minmax": ("--scale", "minmax", "--rounds", "3"),
-    "k auto": ("-k", "auto", "--k-max", "6", "--scale", "minmax", "--rounds", "3", "--init", "local"),
-    "k auto of a server": ("-k", "auto", "--k-max", "5", "--rounds", "3", "--algorithm", "fkm"),
+    "k auto": ("--clusters", "auto", "--k-max", "6", "--scale", "minmax", "--rounds", "3", "--init", "local"),
+    "k auto of a server": ("--clusters", "auto", "--k-max", "5", "--rounds", "3", "--algorithm", "fkm"),
     "net": ("--link-model", "wan", "--rounds", "3", "--algorithm", "gossip", "--init", "leader"),
     "net rooted": ("--link-model", "lan", "--rounds", "3", "--init", "tree-summaries:candidates=2"),
     "private behind masks": ("--algorithm", "private:epsilon=20,radius=40,noise_seed=0", "--graph", "complete"),
@@ -86,6 +92,8 @@ RUNS = {
     "flooding liars": ("--byzantine", "2:kind=collude,stages=all", "--rounds", "2", "--init",
                        "flooded-summaries:candidates=3"),
     "liars": ("--byzantine", "1:kind=random", "--rounds", "4", "--algorithm", "gossip", "--init", "local"),
+    "struck on a net": ("--faults", "loss=0.1,delay=0.4,max_delay=3,dropout=0.2,dropout_length=3,straggler=0.1",
+                        "--link-model", "wan", "--rounds", "6", "--init", "local"),
     "withheld": ("--min-cluster-size", "4", "--rounds", "4"),
     "events": ("--schedule", "async", "--link-model", "wan", "--rounds", "6", "--init", "local"),
     "slow events": ("--schedule", "async", "--link-model", "lora", "--rounds", "6", "--init", "tree-summaries",
@@ -97,15 +105,17 @@ RUNS = {
 @pytest.fixture(autouse=True)
 def _stand_in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    # Devices of three components take turns; one has two devices.
+    Path("parts.edgelist").write_text("0 2\n2 4\n4 6\n6 0\n0 8\n1 3\n3 5\n5 7\n7 1\n3 9\n10 11\n", "utf-8")
 
 
 @pytest.mark.parametrize("most", [1, pytest.param(16, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", thin(RUNS, 3))
+@pytest.mark.parametrize("name", thin(RUNS, 8))
 def test_a_run_goes_on_from_its_checkpoints(tmp_path, monkeypatch, name, most):
     with monkeypatch.context() as patched:
         keep_all(patched, tmp_path / "run", tmp_path / "copies")
-        ending = here(*SMALL, *RUNS[name], "--out", "run")
-        assert ending.code == 0, ending.err
+        ending = here(*fill(SMALL, RUNS[name]), "--out", "run")
+        assert ending.code in ENDED, ending.err
     copies = sorted((tmp_path / "copies").iterdir())
     assert copies or name == "local"  # ends with its opening
     middle = copies[len(copies) // 2 :][:1]
@@ -126,8 +136,10 @@ MOVED = (
     "scale standard",
     "net rooted",
     "changing",
-    "accept",
-    "rehearsal",
+    "strong",
+    "shares",
+    "auto",
+    "auto in parts",
 )
 STRUCK = ("late", "dropout", "parted", "struck server", "struck everywhere", "struck here and there")
 LIVELY = ("struck changing", "struck liars", "liars in groups", "slow events", "flooding liars")
@@ -141,20 +153,21 @@ def _copies(name, which):
 @pytest.mark.mpi
 @pytest.mark.parametrize(("before", "after", "names"), [
     (3, 1, MOVED), (1, 3, MOVED), (3, 2, MOVED), (3, 1, STRUCK), (1, 3, STRUCK), (1, 3, LIVELY), (3, 2, LIVELY),
+    (1, 7, ("auto", "shares", "auto in parts")),  # a rank without devices
 ])  # fmt: skip
 def test_a_run_goes_on_with_another_number_of_ranks(before, after, names):
-    lines = [[*SMALL, *RUNS[name], "--out", name] for name in names]
+    lines = [[*fill(SMALL, RUNS[name]), "--out", name] for name in names]
     ending = there(*ranks(before), PROGRAM, json.dumps(lines), KEEP="1")
-    assert ending.code == 0, ending.err
+    assert ending.code in ENDED, ending.err
     copies = {copy: name for number, name in enumerate(names) for copy in _copies(name, number)}
     again = [["resume", str(copy), "-q"] for copy in copies]
     ending = there(*ranks(after), PROGRAM, json.dumps(again))
-    assert ending.code == 0, ending.err
+    assert ending.code in ENDED, ending.err
     for copy, name in copies.items():
         assert difference(Path(name), copy) == "", copy
 
 
-ENDLESS = (*SMALL, "--init", "local", "--tol", "0", "--rounds", "1000000", "--record-every", "50", "--out", "run")
+ENDLESS = fill(SMALL, ("--init", "local", "--tol", "0", "--rounds", "1000000", "--record-every", "50", "--out", "run"))
 
 
 @pytest.mark.slow
@@ -174,7 +187,7 @@ def test_a_signal_leaves_a_checkpoint_of_its_round(tmp_path, monkeypatch, number
     with monkeypatch.context() as patched:
         patched.setattr(GTVMin, "update", asking)
         words = ("--init", "local", "--tol", "0", "--rounds", "9", "--checkpoint-every", "1000", "--out", "run")
-        assert here(*SMALL, *words).code == code
+        assert here(*fill(SMALL, words)).code == code
     manifest, summary = (json.loads(Path("run", name).read_text()) for name in ("manifest.json", "summary.json"))
     assert (manifest["state"], summary["termination"], summary["rounds"]) == ("interrupted", stop, 4)
     assert len(list(Path("run", "checkpoint").iterdir())) == 1
@@ -225,7 +238,7 @@ def _kept(tmp_path, monkeypatch):
     return tmp_path / "run", sorted((tmp_path / "copies").iterdir())
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "gone"])
+@pytest.mark.parametrize("damage", thin(["cut", "flipped", "empty", "gone"], 2))
 def test_of_a_damaged_checkpoint_the_one_before_is_used(tmp_path, monkeypatch, damage):
     whole, copies = _kept(tmp_path, monkeypatch)
     last = checkpoint.list_checkpoints(copies[4])[0]
@@ -272,8 +285,17 @@ def test_a_resumed_run_says_how_often_it_was(tmp_path, monkeypatch):
     assert json.loads((copies[3] / "manifest.json").read_text())["resumed"] == 1
 
 
+def _simulate(**options):
+    data = "blobs:clusters=4,points=9"
+    result = p2pkm.simulate("gtvmin", "ring", data, devices=4, rounds=2, baselines=False, **options)
+    if not options:
+        result.save("x")
+
+
 @pytest.mark.parametrize("command", ["resume", "verify"])
 @pytest.mark.parametrize(("make", "words"), [
+    (lambda: _simulate(checkpoint="x", checkpoint_every=1), "has checkpoints of p2pkm.simulate"),
+    (lambda: _simulate(), {"resume": "manifest.json", "verify": "was written by Result.save"}),
     (lambda: None, "does not exist"),
     (lambda: Path("x").mkdir(), {"resume": "manifest.json", "verify": "summary.json is missing"}),
     (lambda: Path("x").write_text("a file"), "not a run folder"),
@@ -301,6 +323,21 @@ def test_a_changed_folder_is_refused(tmp_path, monkeypatch, name, change, code, 
     ending = here("resume", copies[3])
     assert ending.code == code and words in ending.err, ending.err
     assert checkpoint.list_checkpoints(copies[3])
+
+
+@pytest.mark.parametrize("name", ["test_share", "dtype", "init"])
+def test_an_option_that_is_newer_than_the_run_has_its_default(tmp_path, monkeypatch, name):
+    whole, copies = _kept(tmp_path, monkeypatch)
+    for path in checkpoint.list_checkpoints(copies[3]):
+        saved = checkpoint.read(path)
+        del saved.facts["config"][name]
+        checkpoint.write(path.parent, path.name, saved)
+    ending = here("resume", copies[3])
+    if name == "init":
+        assert ending.code == 3 and "init in " in ending.err and "is 'local'; the run was started with " in ending.err
+    else:
+        assert ending.code == 0 and "after round 4" in ending.err, ending.err
+        assert difference(whole, copies[3]) == ""
 
 
 def test_another_version_is_refused(tmp_path, monkeypatch):
@@ -346,7 +383,7 @@ def test_a_run_that_is_still_going_on_is_left_alone(tmp_path):
 
 def test_never_a_checkpoint(tmp_path, monkeypatch):
     keep_all(monkeypatch, tmp_path / "run", tmp_path / "copies")
-    assert here(*SMALL, "--init", "local", "--checkpoint-every", "0", "--out", "run").code == 0
+    assert here(*fill(SMALL, ("--init", "local", "--checkpoint-every", "0", "--out", "run"))).code == 0
     assert not list((tmp_path / "copies").iterdir())
 
 

@@ -7,13 +7,14 @@ import numpy as np
 import p2pkm
 import topologies
 from p2pkm.storage.load import load
-from tests.support.run_cli import here
+from tests.support.run_cli import fill, here
 
 
 def run(folder: Path, *more: object) -> Path:
     """Run a small experiment and return its folder."""
-    words = ("--data", "grid16:points=10", "--devices", "16", "--rounds", "20", "--no-plot", "-q", "--out", folder)
-    assert here(*words, *more).code == 0
+    words = ("--data", "grid16:points=10", "--devices", "16", "--rounds", "20", "--no-plot", "-q")
+    ending = here(*fill(words, (*more, "--out", folder)))
+    assert ending.code == 0, ending.err
     return folder
 
 

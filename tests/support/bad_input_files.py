@@ -1,6 +1,6 @@
 """Rejected inputs: command line, part of the message, and exit code.
 
-One test per row (test_bad_input.py); ``python -m tests.support.bad_input_files`` writes the table to
+One test per section (test_bad_input.py); ``python -m tests.support.bad_input_files`` writes the table to
 tests/support/REJECTED.md.
 """
 
@@ -56,6 +56,7 @@ TEXTS: dict[str, str] = {
     "one.csv": "x\n1\n",
     "moments.csv": "when,y\n2026-01-31 18:00,1\n2026-01-31 18:00Z,2\n",
     "one.csv.gz": "x\n1\n",
+    "cut.csv.gz": "\0",
     "bomb.graphml": BOMB,
     "bomb.gexf": BOMB,
     "entity.graphml": '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><graphml>&x;</graphml>',
@@ -90,8 +91,9 @@ TEXTS: dict[str, str] = {
     "infinite.json": '{"user_data": {"a": {"x": [[1, Infinity]]}}}',
     "empty.json": '{"user_data": {}}',
     "text.h5ad": "hello",
+    "cut.h5ad": "\0",
     "text.arrow": "hello",
-    "old.feather": "FEA1",
+    "old.feather": "FEA1\0",
     "nested.json": "[" * 10_000,
     "objects.json": '{"nodes":' * 10_000,
     "list.json": "[1, 2]",
@@ -365,13 +367,19 @@ MORE = {
 --data utf16.csv --encoding utf-16        | 3 | is not text in utf-16
 --data decimal.csv --decimal , --thousands , | 2 | thousands and decimal are both ','
 --data decimal.csv --thousands x          | 2 | thousands is 'x'
---data decimal.csv --separator ab         | 2 | separator is 'ab'; expected one sign
+--data decimal.csv --dates dym            | 2 | dates
+--data decimal.csv --decimal , --rename a | 2 | rename is 'a'; expected OLD=NEW
+--data decimal.csv --decimal , --rename a=b | 3 | which no device, label or category is
+--data decimal.csv --skip-rows 1,2        | 2 | skip_rows is '1,2'; expected a number of rows
+--data cells.h5ad --skip-rows 1           | 3 | --skip-rows cannot be combined with .h5ad files
+--data decimal.csv --separator ab         | 2 | separator is 'ab'; expected one character
 --data decimal.csv --encoding klingon     | 2 | encoding is 'klingon'; expected the name
 --data decimal.csv --sheet 1              | 3 | --sheet cannot be combined with .csv files
 --data decimal.csv --keep z               | 3 | --keep is 'z'; expected one of the columns
 --data decimal.csv --weight-column x      | 3 | column 'x' is '0,5'
 --data twice.csv --weight-column x --drop 1,2 | 3 | no column is left
---data one.csv.gz                         | 3 | cannot be decompressed
+--data one.csv.gz                         | 3 | contains text that is not compressed. Rename the file to one.csv
+--data cut.csv.gz                         | 3 | cannot be decompressed
 --data latin.csv                          | 3 | neither UTF-8 nor Windows-1252
 --data nul.csv                            | 3 | line 3, column 'y'
 --data long.csv                           | 3 | larger than field limit
@@ -416,7 +424,7 @@ MORE = {
 --data more.npy                           | 3 | but the file contains 56
 --data nothing.npy                        | 3 | cannot be read as NumPy arrays
 --data no-columns.npy                     | 3 | at least one point and one feature
---data archive.npy                        | 3 | Rename the file to .npz
+--data archive.npy                        | 3 | Rename the file to archive.npz
 --data cut.npy --partition blocks         | 3 | but the file contains 40
 --data inf.npy --header yes               | 3 | inf.npy: --header cannot be combined with .npy files; expected
 --data users.json --missing drop          | 3 | --missing cannot be combined with .json files; expected
@@ -432,14 +440,14 @@ P2PKM_MEMORY=0 --data claim.npz           | 3 | array 'X': the header states
 --data labels.npz                         | 3 | the labels have shape (3,); expected (4,)
 --data outside.npz -k 4                   | 3 | 4 clusters of 3 points
 --data cut.parquet                        | 3 | cannot be read as Parquet
---data text.parquet                       | 3 | cannot be read as Parquet
+--data text.parquet                       | 3 | contains text; expected the format of its suffix, .parquet
 --data nothing.parquet                    | 3 | cannot be read as Parquet
 --data null.parquet                       | 3 | row 1, column 'x' is empty
 --data text-column.parquet                | 3 | row 0, column 'x' is 'a'; expected a number
 --data list.parquet                       | 3 | is '[1.0]'; expected a number
 --data half.parquet                       | 3 | names 2 devices; expected 4
 --data no-device.parquet                  | 3 | row 1, column 'device' is empty or missing
---data negative.parquet                   | 3 | name 2 devices; expected 4
+--data negative.parquet                   | 3 | numbers below 0, such as -1
 --data five.parquet                       | 3 | the files name 5 devices; expected 4
 --data huge.parquet                       | 3 | devices; expected 4
 --data 'twic*.parquet'                    | 3 | several columns 'x'
@@ -465,13 +473,14 @@ P2PKM_MEMORY=0 --data bomb.parquet        | 3 | decompresses to 400000000 bytes
 --data list.json                          | 3 | is not LEAF's JSON
 --data text.json                          | 3 | cannot be read as JSON
 --data users.json --device-column user    | 3 | cannot be combined with LEAF's JSON
---data text.arrow                         | 3 | cannot be read as Arrow
+--data text.arrow                         | 3 | contains text; expected the format of its suffix, .arrow
 --data cut.arrow                          | 3 | cannot be read as Arrow
 --data null.arrow                         | 3 | row 1, column 'x' is empty
 --data words.feather                      | 3 | row 0, column 'x' is 'a'; expected a number
 --data old.feather                        | 3 | Feather file of version 1; expected version 2
 P2PKM_MEMORY=0 --data bomb.arrow          | 3 | decompresses to 400000000 bytes
---data text.h5ad                          | 3 | cannot be read as AnnData
+--data text.h5ad                          | 3 | contains text; expected the format of its suffix, .h5ad
+--data cut.h5ad                           | 3 | cannot be read as AnnData
 --data vast.h5ad                          | 3 | dense form has 80000000000 bytes; expected at most 4294967296
 --data nan.h5ad                           | 3 | nan.h5ad, X is nan at row 0, column 0
 --data cells.h5ad:obsm:X_umap             | 3 | matrix 'obsm:X_umap' does not exist; expected one of 'X', 'obsm:X_pca'
@@ -544,7 +553,7 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | decompresses to
 --graph file:strings.json                 | 3 | cannot be read as .json
 --graph file:both.json                    | 3 | (one of them)
 --graph file:unknown.json                 | 3 | list every node once
---graph file:repeated.json                | 3 | is listed more than once
+--graph file:repeated.json                | 3 | linked more than once
 --graph file:heavy.json                   | 3 | is 'heavy'; expected a finite number above 0
 --graph file:rows.npz                     | 3 | an adjacency matrix is square
 --graph file:oneway.npz                   | 3 | is not symmetric
@@ -628,6 +637,7 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | decompresses to
 -k 3 --k-max 5                                 | 2 | the number of clusters is not auto
 -k many                                        | 2 | expected a whole number
 -k auto --groups                               | 2 | -k auto (k_max) cannot be combined with --groups
+-k auto --algorithm feddp:epsilon=1,radius=9   | 2 | -k auto with k_max 25 cannot be combined with feddp
 -k auto --k-max 99999                          | 3 | expected at most as many
 --alpha 1e101                             | 2 | at most 1e+100
 -k 4611686018427387904                    | 3 | does not fit into memory
@@ -874,7 +884,7 @@ def table() -> str:
 HEAD = """# Rejected inputs
 
 {count} invalid inputs and their results. *Command* is what follows `p2pkm`, with options for a small run if it begins
-with an option. *Message* is a part of the error. No input may leave a file or show a traceback. One test per row
+with an option. *Message* is a part of the error. No input may leave a file or show a traceback. One test per section
 (`tests/cli/test_bad_input.py`); `python -m tests.support.bad_input_files` writes this file."""
 
 if __name__ == "__main__":

@@ -19,8 +19,14 @@ FILES = {
     "five.csv": "x,device\n0,0\n1,1\n2,2\n3,3\n4,4\n",
     "labels.csv": "label\n1\n2\n",
     "points.xlsx": "x",
-    "pickle.npz": "not an archive",
-    "broken.npy": "no header",
+    "cut.xlsx": "\0",
+    "class.arff": "@relation r\n@attribute x real\n@attribute class {1,2}\n@data\n0,1\n2,2\n",
+    "weights.arff": "@relation r\n@attribute x real\n@attribute w real\n@data\n0,1,{2}\n2,2\n",
+    "bag.arff": "@relation r\n@attribute bag relational\n@attribute x real\n@end bag\n@data\n'1'\n",
+    "long.arff": "@relation r\n@attribute x real\n@data\n1,2\n",
+    "digits.csv": "x,y\n9007199254740993,1\n9007199254740992,2\n",
+    "pickle.npz": "\0 not an archive",
+    "broken.npy": "\0 no header",
     "directed.graphml": '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="directed">'
     '<node id="0"/><node id="1"/><edge source="0" target="1"/></graph></graphml>',
     "lonely.graphml": '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="undirected">'
@@ -33,6 +39,9 @@ FILES = {
     "empty.edgelist": "",
     "comment.edgelist": "# nothing\n",
     "twice.edgelist": "0 1\n0 1\n",
+    "lgl.txt": "# A\nB 1\nC 2\n# B\nC 1\n",
+    "wild.edgelist": "0 1 1e20\n1 2 1\n",
+    "nobody.gml": "graph [ ]\n",
     "weight.edgelist": "0 1 -2\n",
     "zero.edgelist": "0 1 0\n",
     "word.edgelist": "0 1 heavy\n",
@@ -82,6 +91,10 @@ USAGE = """
 --algorithm object:0123456789abcdef       | an object of a Python program; expected text
 --graph gallery                           | needs a recipe
 --devices 0                               | at least 1
+--test-share 1                            | test_share is 1; expected a number from 0 to below 1
+--test-share -0.1                         | test_share is -0.1
+--test-share half                         | not a valid float
+--test-share 0.2 --stream drawn           | test_share 0.2 cannot be combined with --stream
 --devices -3                              | devices is -3
 --devices four                            | not a valid integer
 --devices 99999999999999999999            | below 2^63
@@ -130,6 +143,8 @@ bench --suite cores                       | Did you mean 'core'?
 bench --task grid                         | unknown task 'grid'
 bench --algorithm gtvmni                  | Did you mean 'gtvmin'
 bench --algorithm deepfeca                | cannot be ranked
+bench --test-share 0.2                    | test_share without data
+bench --data blobs --suite real           | data of your own cannot be combined with a suite
 bench --suite real                        | lacks the files cells, census
 bench --file mnist                        | expected NAME=PATH
 bench --time-limit 0                      | time_limit is 0
@@ -156,6 +171,22 @@ compare --out full                        | does not hold a comparison
 --quantize rise                         | Did you mean 'rice'
 --quantize rice:bits=60                 | expected a whole number from 1 to 52
 --quantize rice --noise 0.1             | noise is not a multiple of the step size
+--compress topk:share=0                 | compress:share is 0.0; expected a finite number above 0
+--compress topk:share=0.7               | expected at most 0.5 with topk, or 1
+--compress randomk:share=2              | compress:share is 2; expected at most 1
+--compress top                          | Did you mean 'topk'
+--compress topk --algorithm fkm         | sends tables of two shapes
+--compress topk --algorithm kfed        | sends each table once
+--compress topk --algorithm consensus   | sends sums, of which none may be missing
+--compress topk --algorithm admm        | adds up differences between neighbors
+--compress topk --algorithm gossip      | sends to one neighbor at a time
+--compress topk --algorithm coreset     | does not send rows of centroids
+--compress topk --quantize rice         | integers are differences between whole tables
+--compress topk --byzantine 1           | Byzantine devices send whole tables
+--compress topk --min-cluster-size 2    | a row that is left out changes the numbers of the others
+--compress topk --relaxation 1.5        | over-relaxation on old numbers diverges
+--compress topk --graph one-peer-exponential | the receiver at a new link
+--compress topk --link-model wan --schedule async | reads the newest of several tables
 --quantize rice --algorithm mufc        | with mufc: the method does not send rows
 --quantize rice --algorithm treelloyd   | with treelloyd: the method sends integers already
 --algorithm treelloyd --init local      | gives devices different centroids
@@ -169,6 +200,10 @@ compare --out full                        | does not hold a comparison
 --algorithm private:epsilon=1,radius=30,noise_seed=-1 | noise_seed is -1
 --algorithm private:epsilon=1,radius=30,points=5 | private:points=5 cannot be combined with relation=add
 --algorithm private:epsilon=1,radius=30,relation=device,points=0 | private:points is 0
+--algorithm treelloyd:pull=1 | pull is 1 without local steps
+--algorithm treelloyd:local_steps=-1 | local_steps is -1
+--algorithm ditto:pull=-1 | pull is -1
+--algorithm ditto:local_steps=0 | local_steps is 0
 --algorithm feddp | requires epsilon and radius
 --algorithm feddp:epsilon=1,radius=0 | feddp:radius
 --algorithm feddp:epsilon=1,radius=30,delta=0.1 | expected less than 1 /
@@ -195,6 +230,31 @@ compare --out full                        | does not hold a comparison
 --coupling nan                            | expected a finite number
 --coupling 1e999                          | expected a finite number
 --alpha 1 --coupling 1                    | alpha=1.0 and coupling=1.0 cannot be combined
+--coupling bays                           | expected a number, or auto, or strong, or bayes, or links
+--algorithm gtvmin:shares=true            | shares=true requires coupling=bayes, links, strong or a number
+--coupling auto --algorithm gtvmin:shares=true | auto chooses whether shares are used
+--coupling auto --algorithm gtvmin:swaps=true | it may choose shares, which require one exact pass per turn
+--coupling auto --groups                  | these change the links from which the coupling is chosen
+--coupling auto --robust saturate         | these change the links from which the coupling is chosen
+--coupling auto --init local              | initial centroids that all devices agreed on
+--coupling rehearsal                      | It is gone. Use coupling=auto
+--no-accept                               | The acceptance test is gone
+--algorithm gtvmin:accept=true            | The acceptance test is gone
+--coupling auto --noise 0.1               | neighbors are compared by messages that arrive unchanged
+--coupling auto --faults loss=0.1         | neighbors are compared by messages that arrive unchanged
+--coupling auto --min-cluster-size 3      | sends means of small clusters, too
+--coupling auto --stream drawn            | neighbors are compared before the first round
+--coupling auto --graph edge-markov       | compares neighbors before the first round
+--coupling auto --quantize rice           | may choose shares, with which it minimizes between the grid points
+--coupling links --groups                 | these change the links from which the coupling is chosen
+--coupling bayes --init local             | initial centroids that all devices agreed on
+--coupling links --robust trim            | coupling=links and robust=trim cannot be combined
+--coupling links --faults loss=0.1        | neighbors are compared by messages that arrive unchanged
+--coupling links --noise 0.1              | neighbors are compared by messages that arrive unchanged
+--coupling links --byzantine 1            | neighbors are compared by messages that arrive unchanged
+--coupling bayes --min-cluster-size 3     | sends means of small clusters, too
+--coupling bayes --stream drawn           | neighbors are compared before the first round
+--coupling bayes --graph edge-markov      | compares neighbors before the first round
 --schedule random                         | Known: async, colored, jacobi
 --relaxation 0                                 | above 0 and below 2
 --relaxation 2                                 | above 0 and below 2
@@ -258,6 +318,10 @@ run fly                                   | unexpected extra argument
 --out --quiet                             | --out is followed by --quiet; expected a value
 --drop x --drop=y                         | --drop is set twice, to x and to y; expected one list. Use --drop x,y
 plan --na -9 --seed -1 --na none          | --na is set twice, to -9 and to none; expected one list. Use --na -9,none
+-k 3 --clusters=4                         | --clusters is set twice, to 3 and to 4; expected one value. Use --clusters 4
+-q --quiet                                | --quiet is given 2 times; expected at most once
+--plot --no-plot                          | --plot is combined with --no-plot
+--graph file:loop.edgelist,loops=keep     | Known: drop, refuse
 help private                              | private is a value of --algorithm, not an option. Use p2pkm algorithms
 help tree-summaries                       | tree-summaries is a value of --init, not an option. Use p2pkm help init
 --transforms rounding                     | no installed package adds a transform. Remove --transforms
@@ -272,6 +336,7 @@ help tree-summaries                       | tree-summaries is a value of --init,
 
 CONTENT = """
 --algorithm fkm --graph ring              | uses a server
+--algorithm ditto --graph ring | ditto cannot be combined with graph 'ring': it uses a server
 --algorithm feddp:epsilon=1,radius=30 --graph ring | feddp cannot be combined with graph 'ring': it uses a server
 --algorithm local --graph ring            | local cannot be combined with graph 'ring': it sends no messages. Remove
 --graph file:missing.foo                  | missing.foo is not a file; check the path
@@ -311,6 +376,9 @@ CONTENT = """
 --graph file:empty.edgelist               | is empty
 --graph file:comment.edgelist             | no nodes
 --graph file:twice.edgelist               | is in line 1 already
+--graph file:lgl.txt                      | lgl.txt looks like LGL
+--graph file:wild.edgelist                | expected a ratio of at most 1e+12
+--graph file:nobody.gml                   | no nodes and no links
 --graph file:weight.edgelist              | above 0
 --graph file:zero.edgelist                | above 0
 --graph file:word.edgelist                | the weight is 'heavy'
@@ -320,7 +388,8 @@ CONTENT = """
 --data missing.csv                        | data file missing.csv does not exist
 --data full                               | unknown data
 --data file:full                          | is a folder
---data file:points.xlsx                   | cannot be read as a spreadsheet
+--data file:points.xlsx                   | contains text; expected the format of its suffix, .xlsx
+--data file:cut.xlsx                      | cannot be read as a spreadsheet
 --data empty.csv                          | is empty
 --data header.csv                         | no points
 --data ragged.csv                         | line 3: 3 fields; expected 2
@@ -339,7 +408,7 @@ CONTENT = """
 --data good.csv --label-column x --device-column x | both label and device
 --data both.csv                           | Choose one with --device-column device
 --data gap.csv                            | names 3 devices; expected 4
---data negative.csv                       | names 3 devices; expected 4
+--data negative.csv                       | numbers below 0, such as -1, at 1 of 3 rows
 --data half.csv                           | names 3 devices; expected 4
 --data five.csv --partition column        | names 5 devices; expected 4
 --data good.csv --partition column        | requires a column
@@ -358,6 +427,12 @@ CONTENT = """
 --data broken.npy                         | cannot be read
 --data pickle.npz                         | is not a .npz archive
 --data several.npz                        | 'X', 'points', 'images' or a single
+--data several.npz:c                      | several.npz has no array 'c', but 'a' [3, 2], 'b' [3, 2]
+--data class.arff                         | column 'class' is '1', a declared category; expected a number
+--data weights.arff --weight-column w     | cannot be combined with --weight-column w
+--data bag.arff                           | has the type 'relational'
+--data long.arff                          | 2 fields; expected 1, one per attribute
+--data digits.csv                         | which are equal as floating-point numbers
 privacy budget nowhere                    | is not a run folder: it does not exist
 privacy budget good.csv                   | is not a run folder: it is a file
 privacy budget full                       | is not a run folder: summary.json is missing

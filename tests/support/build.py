@@ -8,7 +8,7 @@ import numpy as np
 
 import p2pkm
 import topologies
-from p2pkm.core.traits import MethodTraits
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.engine.loop import RunContext
 from p2pkm.metrics.monitor import Monitor
 from p2pkm.metrics.result import Result
@@ -24,7 +24,7 @@ class BareMethod(NamedTuple):
 
 def build_method(**traits) -> BareMethod:
     """Build a method with these traits and no behavior."""
-    return BareMethod(MethodTraits(**traits))
+    return BareMethod(MethodTraits(**({"message_content": MessageContent.OTHER} | traits)))
 
 
 def build_monitor(table: Table, *, every: int = 1, prices=None) -> Monitor:

@@ -1,7 +1,5 @@
 """Texts of a figure as they are drawn: their boxes, those outside the figure, and those that overlap."""
 
-from itertools import combinations
-
 import numpy as np
 from matplotlib.text import Text
 
@@ -42,23 +40,27 @@ def _find_lines(text, renderer):
     return lines
 
 
-def find_outside(figure):
-    """Return the texts that extend beyond the figure."""
+def find_outside(figure, drawn=None):
+    """Return the texts that extend beyond the figure; `drawn`: its texts, if they were listed before."""
     wide, tall = figure.get_size_inches() * figure.dpi
     return [
-        text.get_text() for text, lines in list_boxes(figure)
+        text.get_text() for text, lines in (list_boxes(figure) if drawn is None else drawn)
         if any((line < -_SLACK).any() or (line > (wide + _SLACK, tall + _SLACK)).any() for line in lines)
     ]  # fmt: skip
 
 
-def find_overlaps(figure):
-    """Return the pairs of texts of which two lines overlap."""
-    boxes = [(text.get_text(), line) for text, lines in list_boxes(figure) for line in lines]
-    owners = [number for number, (_, lines) in enumerate(list_boxes(figure)) for _ in lines]
-    return [
-        (boxes[a][0], boxes[b][0]) for a, b in combinations(range(len(boxes)), 2)
-        if owners[a] != owners[b] and _overlap(boxes[a][1], boxes[b][1])
-    ]  # fmt: skip
+def find_overlaps(figure, drawn=None):
+    """Return the pairs of texts of which two lines overlap; `drawn`: its texts, if they were listed before."""
+    drawn = list_boxes(figure) if drawn is None else drawn
+    boxes = [(owner, text.get_text(), line) for owner, (text, lines) in enumerate(drawn) for line in lines]
+    if not boxes:
+        return []
+    corners = np.array([line for _, _, line in boxes])
+    low, high, owner = corners.min(axis=1), corners.max(axis=1), np.array([owner for owner, _, _ in boxes])
+    # Few pairs are near each other: only these are compared as rotated rectangles.
+    near = (low[:, None] < high[None]).all(axis=2) & (low[None] < high[:, None]).all(axis=2)
+    pairs = np.argwhere(np.triu(near & (owner[:, None] != owner), 1))
+    return [(boxes[a][1], boxes[b][1]) for a, b in pairs if _overlap(boxes[a][2], boxes[b][2])]
 
 
 def _overlap(corners, second):

@@ -1,5 +1,6 @@
 """Plugin of pytest that runs scikit-learn's cases of KMeans with P2PKMeans, and writes their outcomes to $CASES."""
 
+import inspect
 import json
 import os
 from collections import Counter
@@ -32,14 +33,11 @@ _kinds = {}
 class P2PKMeans(p2pkm.P2PKMeans):
     """P2PKMeans whose parameter `algorithm` of KMeans, lloyd, is ignored."""
 
-    def __init__(  # scikit-learn reads the parameters from the signature
-        self, n_clusters=8, *, graph="ring", n_devices=None, algorithm="gtvmin", coupling=None, init=None,
-        n_init="auto", groups=False, max_iter=150, tol=1e-3, missing="refuse", k_max=25, verbose=0, random_state=None,
-    ):  # fmt: skip
+    def __init__(self, *args, algorithm=None, **params):
         del algorithm
-        super().__init__(n_clusters, graph=graph, n_devices=n_devices, coupling=coupling, init=init, n_init=n_init,
-                         groups=groups, max_iter=max_iter, tol=tol, missing=missing, k_max=k_max, verbose=verbose,
-                         random_state=random_state)  # fmt: skip
+        super().__init__(*args, **params)
+
+    __init__.__signature__ = inspect.signature(p2pkm.P2PKMeans.__init__)  # scikit-learn reads the parameters from it
 
     def set_params(self, *, algorithm=None, **params):
         del algorithm

@@ -1,6 +1,7 @@
 """Non-interference checks with options and points beyond those of `p2pkm.check_method`."""
 
 from dataclasses import replace
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -10,8 +11,9 @@ from p2pkm.core.batch import Devices
 from p2pkm.engine import preliminaries, run_job
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.experiments import simulate
-from p2pkm.experiments.checking.check_method import RecordingWorld, compare_light_cones
 from p2pkm.methods.init.pipelines import needs_hub
+from p2pkm.testing.laws import compare_light_cones
+from p2pkm.testing.recording import RecordingWorld
 
 
 def deal(n=8, points=9, k=3, seed=0):
@@ -37,17 +39,23 @@ def play_twice(method, graph, *, changed=0, data=None, k=3, **options):
         "record_every": 10**6,
     } | options
     usual = {name: value for name, value in usual.items() if value is not None}
-    found = []
-    for points in (data, others):
-        world = RecordingWorld()
-        with (
-            mock.patch.object(simulate, "connect", lambda world=world: world),
-            mock.patch.object(run_job, "build_batch", build_with_known_totals),
-            mock.patch.object(preliminaries, "build_batch", build_with_known_totals),
-        ):
-            p2pkm.simulate(method, None if needs_hub(method) else graph, p2pkm.Shards.from_list(points), **usual)
-        found.append(world.exchanges)
-    return found
+    graph = None if needs_hub(method) else graph
+    return [
+        record(partial(p2pkm.simulate, method, graph, p2pkm.Shards.from_list(points), **usual))
+        for points in (data, others)
+    ]
+
+
+def record(call):
+    """Return the exchanges of a call of `p2pkm.simulate`, in which all devices know the same total variance."""
+    world = RecordingWorld()
+    with (
+        mock.patch.object(simulate, "connect", lambda: world),
+        mock.patch.object(run_job, "build_batch", build_with_known_totals),
+        mock.patch.object(preliminaries, "build_batch", build_with_known_totals),
+    ):
+        call()
+    return world.exchanges
 
 
 def build_with_known_totals(*given):

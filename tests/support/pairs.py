@@ -11,7 +11,7 @@ from pathlib import Path
 
 from p2pkm.data.partition import PARTITIONS
 from tests.support.methods import METHODS, spell
-from tests.support.run_cli import here
+from tests.support.run_cli import fill, here
 from topologies import FAMILIES, TIME_VARYING
 
 LIST = Path(__file__).with_suffix(".txt")
@@ -38,6 +38,7 @@ FACTORS = {  # the first value of each is the default
         "suppression": ("--min-cluster-size", "2"),
         "noise": ("--noise", "0.1"),
         "integers": ("--quantize", "rice"),
+        "sparse": ("--compress", "topk"),
         "virtual time": ("--link-model", "wan"),
     },
     "schedule": {name: ("--schedule", name) if name else () for name in ("", "jacobi", "colored", "async")},
@@ -52,9 +53,9 @@ DEFAULTS: Run = tuple(next(iter(values)) for values in FACTORS.values())
 
 
 def command_line(run: Run) -> list[str]:
-    """Build the arguments of ``p2pkm``; later options override earlier ones."""
+    """Build the arguments of ``p2pkm``."""
     chosen = [word for name, value in zip(NAMES, run, strict=True) for word in FACTORS[name][value]]
-    return [*COMMON, "--devices", str(DEVICES), *chosen]
+    return [*COMMON, *fill(("--devices", str(DEVICES)), chosen)]
 
 
 @cache

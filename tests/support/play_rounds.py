@@ -11,6 +11,7 @@ from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.engine.loop import Start
 from p2pkm.kernels import numba as compiled
+from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.schedules import make
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
@@ -40,6 +41,12 @@ def arrange(data, links, *, d=None, kernels=compiled, seed=0, colors=None, weigh
     network = LocalNetwork(place(topology, 0, 1))
     network.open()
     return Table(topology, build_batch(topology, shards, network, seed, kernels), network)
+
+
+def describe(table, k=3):
+    """Return the public facts from which stages are created."""
+    devices = table.devices
+    return InitContext(table.topology, devices.sizes, devices.shared_key, k, devices.d, weights=devices.masses)
 
 
 def play(algorithm, table, start, rounds, schedule=None, frames=None):

@@ -6,4 +6,4 @@ from p2pkm.experiments.config import prepare as prepare_specs
 
 def prepare(options, ranks=None):
     """Check the options of a run and prepare it."""
-    return prepare_specs(parse_specs(options, ranks or 1), ranks)
+    return prepare_specs(parse_specs(options), ranks)

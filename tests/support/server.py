@@ -8,7 +8,8 @@ from p2pkm.core.batch import Devices
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.kernels import numba as compiled
-from p2pkm.methods.init.bounding_box import BoundingBox
+from p2pkm.methods.building_blocks.spanning_tree import Tree
+from p2pkm.methods.init.min_max_scaling import MinMaxScaling
 from p2pkm.methods.schedules import make
 from p2pkm.methods.server.star import Star
 from p2pkm.network.graph import Topology
@@ -68,14 +69,15 @@ def serve(method, data, rounds=1, **more):
 
 
 def _measure(devices, network):
-    """Compute the range of each coordinate with the bounding-box stage."""
+    """Compute the range of each coordinate by messages."""
     network.open()
-    box = BoundingBox(1)
-    everybody = np.ones(len(devices), bool)
-    state = box.initial_state(devices, None)
-    inbox = network.exchange(box.message(state, devices.at_stage_start(everybody)))
-    for t in range(1, 5):
-        now = devices.at_turn(t, 0, everybody)
-        state = box.update(state, inbox, now)
-        inbox = network.exchange(box.message(state, now))
+    n = len(devices) - 1
+    stage = MinMaxScaling(1, Tree(np.append(np.full(n, n), -1), np.append(np.ones(n, np.int64), 0)))
+    everybody = np.ones(n + 1, bool)
+    state = stage.initial_state(devices, None)
+    delivery = network.deliver(stage.message(state, devices.at_stage_start(everybody)))
+    for turn in range(2):
+        now = devices.at_turn(1, turn, everybody)
+        state = stage.update(state, delivery, now)
+        delivery = network.deliver(stage.message(state, now))
     return state

@@ -24,8 +24,9 @@ _NEEDS = {"stale-policy": ("faults", "loss=0.3"), "k-max": ("clusters", "auto")}
 _PARAMETERS = {
     "gtvmin": ("star_term=false", "matching=optimal", "normalize_losses=true", "safeguard=true", "update=as-printed",
                "swaps=true"),
-    "treelloyd": ("search=breathing", "groups=auto", "groups=2", "tol=0"),
-    "fedlloyd": ("search=breathing", "tol=0"),
+    "treelloyd": ("search=breathing", "groups=auto", "groups=2", "tol=0", "local_steps=3"),
+    "fedlloyd": ("search=breathing", "tol=0", "local_steps=3"),
+    "ditto": ("pull=0", "pull=5", "local_steps=1"),
     "dwfkm": ("local_steps=1", "client_n_init=2", "tol=0.1"),
     "consensus": ("gossips=1", "tol=0.1"), "pushsum": ("gossips=2", "counters=true", "counters=false"),
     "tracking": ("gossips=1", "counters=true", "counters=false"),
@@ -42,7 +43,7 @@ _PARAMETERS = {
     "mufc": ("local_k=2", "local_lloyd=true", "server_n_init=2"), "central": ("n_init=2",), "cdkm": ("n_init=2",),
     "local": ("n_init=1",),
 }  # fmt: skip
-_OF_GTVMIN = {"robust", "coupling", "alpha", "relaxation", "groups", "local-steps", "accept", "no-accept", "schedule"}
+_OF_GTVMIN = {"robust", "coupling", "alpha", "relaxation", "groups", "local-steps", "schedule"}
 
 
 class Experiment(NamedTuple):
@@ -148,6 +149,7 @@ def _optional(rng: Random) -> Iterator[tuple[str, str]]:
     yield "min-cluster-size", str(rng.randint(1, 6))
     yield "noise", rng.choice(("0.01", "0.5"))
     yield "quantize", rng.choice(("rice", "int8", f"rice:bits={rng.randint(1, 20)}", "int8:bits=4,threshold=3"))
+    yield "compress", f"{rng.choice(('topk', 'randomk'))}:share={rng.choice((0.05, 0.3, 0.5, 1))}"
     yield (
         "stream",
         (
@@ -158,15 +160,13 @@ def _optional(rng: Random) -> Iterator[tuple[str, str]]:
     yield "link-model", rng.choice(("lan", "wan:latency=0.05", "edge", "lora", "wan:speed=1e6,bandwidth=1e5"))
     yield "scale", rng.choice(("standard", "minmax"))
     yield "dtype", "float32"
-    yield "coupling", rng.choice(("0", "0.1", "10", "300", "auto", "rehearsal"))
+    yield "coupling", rng.choice(("0", "0.1", "10", "300", "auto", "strong", "bayes", "links"))
     yield "alpha", rng.choice(("0", "0.5", "20"))
     yield "relaxation", rng.choice(("0.5", "1", "1.5", "1.9", "auto"))
     yield "local-steps", str(rng.randint(1, 4))
     yield "tol", rng.choice(("0", "0.001", "0.5"))
     yield "groups", ""
     yield "all-rounds", ""
-    yield "accept", ""
-    yield "no-accept", ""
     yield "no-baselines", ""
     yield "silhouette", ""
     yield "allow-disconnected", ""
@@ -187,7 +187,7 @@ def _init(rng: Random) -> str:
 
 def _faults(rng: Random) -> str:
     kinds = {
-        "loss": rng.choice(("0.1", "0.5", "1")), "delay": rng.choice(("0.1", "0.6")),
+        "loss": rng.choice(("0.1", "0.5", "1")), "loss_length": "3", "delay": rng.choice(("0.1", "0.6")),
         "max_delay": str(rng.randint(1, 4)), "link_failure": "0.2", "link_downtime": str(rng.randint(1, 4)),
         "dropout": rng.choice(("0.05", "0.3")), "dropout_length": str(rng.randint(1, 4)), "late_join": "0.4",
         "join_by": str(rng.randint(1, 5)), "straggler": "0.3", "straggler_length": str(rng.randint(1, 3)),

@@ -12,24 +12,23 @@ import numpy as np
 
 import p2pkm
 from p2pkm.channel.pipeline import StageChannel
-from p2pkm.channel.suppression import check_min_cluster_size
 from p2pkm.core.errors import ExperimentError
 from p2pkm.data.shards import Shards
-from p2pkm.engine import build_run, preliminaries, run_job
+from p2pkm.engine import build_run, conflicts
 from p2pkm.engine.run_options import RunOptions as Config
-from p2pkm.experiments import simulate as module
-from p2pkm.experiments.checking.check_method import RecordingWorld, compare_light_cones
 from p2pkm.experiments.simulate import simulate
 from p2pkm.methods.building_blocks import averaging, small_clusters
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.network.graph import Topology
 from p2pkm.storage.toml import load_toml
-from tests.support.light_cone import build_with_known_totals
+from p2pkm.testing.laws import compare_light_cones, find_dependent
+from tests.support.light_cone import record
 from tests.support.prepare import prepare
 
 _SAME = ("centroids_sha256", "chain_sha256", "messages", "bytes", "wire_bytes", "rounds", "termination")
 _PER_DEVICE = {"devices", "clusters", "rounds", "seed", "data", "algorithm", "graph", "partition", "init", "schedule",
                "local-steps", "min-cluster-size", "robust", "tol"}  # fmt: skip
+_INTEGER_SUMS = ("treelloyd", "fedlloyd", "ditto")  # whose grid follows the units and the variance of the points
 _ALIKE = ("gtvmin", "consensus", "admm", "dgc", "tracking")  # the number of a device has no say
 _BY_NUMBER = ("consensus", "pushsum", "tracking", "gossip-sum", "epidemic", "admm")  # rows are paired by it
 _MOVED_ALIKE = (*_BY_NUMBER, "gtvmin", "gossip", "dgc")  # nothing is drawn from a given start on
@@ -55,27 +54,20 @@ class Call(NamedTuple):
 
     def record(self, shards: Shards, **other: Any) -> list[Any]:
         """Return the exchanges of a run of which all devices know the same total variance, whatever the points."""
-        world = RecordingWorld()
-        with (
-            patch.object(module, "connect", lambda: world),
-            patch.object(run_job, "build_batch", build_with_known_totals),
-            patch.object(preliminaries, "build_batch", build_with_known_totals),
-        ):
-            self.run(shards=shards, **other)
-        return world.exchanges
+        return record(lambda: self.run(shards=shards, **other))
 
 
 def call_of(case: Any) -> Call:
     """Return the call that an experiment stands for."""
     config = Config.from_mapping(load_toml(str(case.run / "config.toml"), "config"), "config")
     real = prepare(replace(config, out="none"), None)
-    given = {name: getattr(real.experiment, name) for name in _OPTIONS}
-    given["missing"] = "refuse" if real.experiment.missing == "drop" else real.experiment.missing  # rows are left out
+    given = {name: getattr(real.options, name) for name in _OPTIONS}
+    given["missing"] = "refuse" if real.options.missing == "drop" else real.options.missing  # rows are left out
     given["quantize"] = case.summary["quantize"] or "none"  # the method has its defaults filled in
-    served = needs_hub(real.run.algorithm)
-    shards = read(real.shards)
+    served = needs_hub(real.algorithm)
+    shards = read(real.points)
     shards = shards.part(0, shards.n - 1) if served else shards
-    return Call(real.run.algorithm, None if served else real.run.topology, shards, given)
+    return Call(real.algorithm, None if served else real.topology, shards, given)
 
 
 def read(shards: Any) -> Shards:
@@ -93,7 +85,7 @@ def check_scaled(case: Any) -> Iterator[str]:
     """Points scaled by a power of two give centroids scaled by it, to the bit."""
     call = call_of(case)
     if (
-        call.method.name in {"private", "feddp", "fkmeanscb", "treelloyd", "fedlloyd"}
+        call.method.name in {"private", "feddp", "fkmeanscb", *_INTEGER_SUMS}
         or call.method.traits.derives_features
         or call.options["stream"] is not None
         or not call.shards.points.any()
@@ -182,7 +174,7 @@ def check_suppression(case: Any) -> Iterator[str]:
     if not len(few) or call.options["byzantine"] is not None or call.options["stream"] is not None:
         return  # as above
     runs = call.record(call.shards), call.record(_move(call.shards, int(few[0])))
-    differing = compare_light_cones(runs, changed=-1)[1]
+    differing = find_dependent(runs)
     if differing:
         yield f"(exchange, device) depend on the {call.shards.sizes[few[0]]} points of device {few[0]}: {differing[:5]}"
 
@@ -190,7 +182,7 @@ def check_suppression(case: Any) -> Iterator[str]:
 def check_small_clusters(case: Any) -> Iterator[str]:
     """Nothing that is sent depends on where points are that were in a group of too few whenever a device counted.
 
-    A group is a cluster; in the accept test also all points in the smaller clusters of a device together.
+    A group is a cluster.
     """
     call = _plain(call_of(case))
     start = _start(call)
@@ -198,12 +190,10 @@ def check_small_clusters(case: Any) -> Iterator[str]:
         return
     if call.options["missing"] != "refuse":
         return  # means and medians are those of all points of a device
-    try:
-        check_min_cluster_size(3, call.method)
-    except ExperimentError:
+    if conflicts.against_suppression(call.method):
         return  # it sends raw points, or others of which it is not known how many stand behind them
     if call.method.name == "gtvmin" and call.method.robust == "none" and call.options["faults"] is None:
-        call = call._replace(method=call.method.replaced(init=p2pkm.Init.of("global"), accept=True))
+        call = call._replace(method=call.method.replaced(init=p2pkm.Init.of("global")))
     given = {**_NO_LIES, "start": start, "rounds": min(call.options["rounds"], 4)}
     given["min_cluster_size"] = max(3, call.options["min_cluster_size"])
     shards, points = call.shards, call.shards.points.copy()
@@ -213,7 +203,7 @@ def check_small_clusters(case: Any) -> Iterator[str]:
     other, still = _watch_counts(call, replace(shards, points=points), given)
     if not idle.any() or (idle & ~still).any():
         return  # they all count, or do so where they are now
-    differing = compare_light_cones((one, other), changed=-1)[1]
+    differing = find_dependent((one, other))
     if differing or len(one) != len(other):
         yield f"(exchange, device) depend on {idle.sum()} points of small clusters: {differing[:5]}"
 
@@ -224,7 +214,8 @@ def _watch_counts(call: Call, shards: Shards, given: dict[str, Any]) -> tuple[li
     All devices have agreed on the start that is given, so an accept test may compare with it.
     """
     idle, count = np.ones(len(shards.points), np.bool_), small_clusters.count_nearest
-    find_groups = small_clusters.find_groups
+
+    without_start = tuple(row for row in conflicts.OF_OPTIONS if row.feature is not conflicts.START)
 
     def watched(devices: Any, labels: Any, rows: int) -> Any:
         counts = count(devices, labels, rows)
@@ -232,16 +223,10 @@ def _watch_counts(call: Call, shards: Shards, given: dict[str, Any]) -> tuple[li
         idle[(labels >= 0) & (counts[owner, labels] >= devices.min_count)] = False
         return counts
 
-    def watched_groups(*given: Any) -> Any:
-        found = find_groups(*given)
-        idle[found] = False
-        return found
-
     with (
         patch.object(small_clusters, "count_nearest", watched),
         patch.object(averaging, "count_nearest", watched),
-        patch.object(small_clusters, "find_groups", watched_groups),
-        patch.object(build_run, "_check_start", lambda algorithm: None),
+        patch.object(build_run, "OF_OPTIONS", without_start),
     ):
         return call.record(shards, **given), idle
 
@@ -370,7 +355,8 @@ def check_swapped(case: Any) -> Iterator[str]:
     drawn = call.options["noise"] or call.options["byzantine"] or call.options["stream"]  # feature by feature
     drawn = (
         drawn
-        or call.method.name in {"ffcm1", "ffcm2", "mufc", "private", "feddp", "fkmeanscb", "treelloyd", "fedlloyd"}
+        or case.experiment.options.get("clusters") == "auto"  # by references drawn in the box of the means
+        or call.method.name in {"ffcm1", "ffcm2", "mufc", "private", "feddp", "fkmeanscb", *_INTEGER_SUMS}
         or any(word in (case.summary["init"] or "") for word in ("bounding", "lean", "rows"))
     )
     if call.shards.d != 2 or drawn:
@@ -400,7 +386,7 @@ def check_split(case: Any) -> Iterator[str]:
     start = _start(call)
     if start is None or call.options["min_cluster_size"] > 1 or call.options["noise"]:
         return  # points are counted there, not weights; noise follows a variance with rounding errors
-    if call.method.name in {"admm", "treelloyd", "fedlloyd"} or getattr(call.method, "schedule", "") == "async":
+    if call.method.name in {"admm", *_INTEGER_SUMS} or getattr(call.method, "schedule", "") == "async":
         return  # eta is for a point's weight; steps follow a variance; a turn takes longer with more points
     points, device = _coarsen(call.shards).points, np.repeat(np.arange(call.shards.n), call.shards.sizes)
     twice = np.random.default_rng(case.experiment.seed).integers(1, 3, len(points))

@@ -16,6 +16,7 @@ from tests.support.run_cli import (
     SMALL,
     StageResult,
     environment,
+    fill,
     here,
     listed,
     ranks,
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 MEGABYTE = 1 << 20
 MANY = ("--data", "grid16:points=1000", "--devices", "6", "-k", "16", "--rounds", "3", "--no-plot", "--init", "local")
-ENDLESS = (*SMALL, "--rounds", "1000000", "--tol", "0", "--schedule", "async", "--init", "local", "--no-baselines")
+ENDLESS = fill(SMALL, ("--rounds", "1000000", "--tol", "0", "--schedule", "async", "--init", "local", "--no-baselines"))
 
 
 @pytest.fixture

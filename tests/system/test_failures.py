@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.programs import failing as failing_program
-from tests.support.run_cli import SMALL, StageResult, environment, listed, ranks, there
+from tests.support.run_cli import SMALL, StageResult, environment, fill, listed, ranks, there
 
 pytestmark = pytest.mark.slow
 
@@ -160,7 +160,7 @@ def _interrupt(words, ready, **more):
     return StageResult(process.returncode, out, err)
 
 
-ENDLESS = (*SMALL, "--rounds", 10**6, "--tol", 0, "--schedule", "async", "--init", "local", "--out", "run")
+ENDLESS = fill(SMALL, ("--rounds", 10**6, "--tol", 0, "--schedule", "async", "--init", "local", "--out", "run"))
 
 
 def _many_rounds():

@@ -206,7 +206,9 @@ def test_slurm_does_not_begin_again_after_a_requeue(tmp_path, words):
     assert "requeued" in done.stderr and "sbatch launch/slurm.sbatch resume RUN" in done.stderr
 
 
-@pytest.mark.parametrize("words", [["sweep", "S.toml", "--out", "D"], ["resume", "RUN"]])
+@pytest.mark.parametrize(
+    "words", [["sweep", "S.toml", "--out", "D"], ["study", "S.toml", "--out", "D"], ["resume", "RUN"]]
+)
 def test_slurm_continues_after_a_requeue_where_the_command_can(tmp_path, words):
     again = stand_in(tmp_path, "srun", "python") | {"SLURM_RESTART_COUNT": "1"}
     done = run(["bash", LAUNCH / "slurm.sbatch", *words], tmp_path, **again)
@@ -324,6 +326,6 @@ def test_the_hostfile_works_once_it_names_this_machine(tmp_path):
     assert "2 of 2 ranks see each other" in done.stdout
 
 
-def test_the_readme_names_every_file_and_no_other():
-    named = set(re.findall(r"^\| `([^`]+)` \|", (LAUNCH / "README.md").read_text(), re.MULTILINE))
+def test_the_list_names_every_file_and_no_other():
+    named = set(re.findall(r"`([^`]+)`", (LAUNCH / "README.md").read_text("utf-8")))
     assert named == {path.name for path in LAUNCH.iterdir()} - {"README.md"}

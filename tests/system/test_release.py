@@ -17,7 +17,7 @@ from p2pkm.cli.run import command
 from tests.support.run_cli import environment, here
 
 ROOT = Path(__file__).parents[2]
-DATA = {".toml", ".css", ".js", ".json", ".typed"}  # suffixes of what a package has beside its modules
+DATA = {".toml", ".css", ".js", ".json", ".typed", ".pyi"}  # suffixes of what a package has beside its modules
 
 
 def test_package_citation_and_changelog_agree_on_the_version():

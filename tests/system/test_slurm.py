@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.run_cli import ROOT, environment, here
 from tests.support.slurm import lacking, two_nodes
+from tests.support.stored_rows import list_lines
 
 SCRIPT = ROOT / "launch/slurm.sbatch"
 ENDLESS = "--devices 4 --data grid16:points=100 --no-baselines --rounds 1000000 --all-rounds --no-plot -q".split()
@@ -28,7 +29,7 @@ algorithm = ["gtvmin", "consensus"]
 graph = ["ring", "path"]
 """
 RUNS = 8
-LIMIT = 120  # seconds; jobs take some ten, but ranks that never meet (launch/README.md, "With UCX") wait forever
+LIMIT = 120  # seconds; jobs take some ten, but ranks that never meet (docs/howto/cluster.md, "With UCX") wait forever
 pytestmark = [pytest.mark.system, pytest.mark.skipif(bool(lacking()), reason=lacking())]
 
 
@@ -102,10 +103,10 @@ def test_jobs_of_an_array_make_the_table_of_one_process(cluster, tmp_path):
     for number in (1, 2, 3):
         assert f"task {2 * number - 2} of the array runs with --part {number}/3" in printed
         assert f"part {number}/3 is stored" in printed
-    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "array/runs").iterdir()}
+    kept = list_lines(tmp_path / "array")
     assert len(kept) == RUNS and not (tmp_path / "array/study.jsonl").exists()
     assert here(*words).code == 0
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "array/runs").iterdir()} == kept
+    assert list_lines(tmp_path / "array") == kept
     assert here("sweep", study, "--out", tmp_path / "one", "-q").code == 0
     assert table(tmp_path / "array") == table(tmp_path / "one")
 

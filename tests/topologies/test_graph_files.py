@@ -207,7 +207,7 @@ def test_entries_of_a_matrix_that_are_listed_twice_are_refused(layout, tmp_path)
     if layout == "csr":
         matrix = sparse.csr_array((entries[0], [1, 1, 0], [0, 2, 3]), shape=(2, 2))
     sparse.save_npz(tmp_path / "g.npz", matrix)
-    with pytest.raises(GraphError, match=r"contains an entry more than once\. List every link once"):
+    with pytest.raises(GraphError, match=r"contains an entry more than once\. Merge such links"):
         topologies.read(tmp_path / "g.npz")
 
 

@@ -17,6 +17,7 @@ import p2pkm
 import topologies
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
+from tests.support.sampling import thin
 from topologies import CSRGraph, measures
 from topologies.measures import lanczos as spectrum
 from topologies.measures import time_varying
@@ -570,7 +571,7 @@ def test_a_run_of_the_default_schedule_contracts_as_predicted(graph):
     assert value(predicted.rounds_colored) < value(predicted.rounds)
 
 
-@pytest.mark.parametrize("coupling", [5, 10, 30])
+@pytest.mark.parametrize("coupling", thin([5, 10, 30], 3))
 def test_two_colors_follow_young(coupling):
     """(l + theta - 1)^2 = theta^2 mu^2 l for the largest eigenvalue mu of a jacobi round (Young, 1954)."""
     ring, mu = topologies.ring(12), 2 * coupling / (1 + 2 * coupling)

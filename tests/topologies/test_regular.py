@@ -296,9 +296,9 @@ def test_check():
     topologies.check(nx.MultiGraph(graph))
     with pytest.raises(GraphError, match=r"penalty between neighbors is symmetric.*graph\.to_undirected"):
         topologies.check(nx.DiGraph(graph))
-    with pytest.raises(GraphError, match=r"nodes 0 and 1 are linked more than once\. Keep one link"):
+    with pytest.raises(GraphError, match=r"nodes 0 and 1 are linked more than once\. Merge such links: parallel=sum"):
         topologies.check(nx.MultiGraph([(0, 1), (1, 0)]))
-    with pytest.raises(GraphError, match=r"node 4 has a link to itself\. Remove it: graph\.remove_edge\(4, 4\)"):
+    with pytest.raises(GraphError, match=r"node 4 has a link to itself\. Remove it, or all such links: .*loops=drop"):
         topologies.check(nx.Graph([(0, 1), (4, 4)]))
     with pytest.raises(GraphError, match=r"graph has the type list; expected a networkx\.Graph"):
         topologies.check([(0, 1)])
@@ -393,7 +393,7 @@ def test_labels_may_hold_blanks_and_other_attributes_are_kept(tmp_path):
         (".txt", "0 1\n1\n", r"line 2: got \['1'\]; expected two labels"),
         (".csv", "0,1\n1,\n", "line 2: got"),
         (".txt", "0 1 2 3\n", "expected two labels and, optionally, a weight"),
-        (".txt", "0 1\n0 1\n", r"line 2: link '0' - '1' is in line 1 already\. List every link once"),
+        (".txt", "0 1\n0 1\n", r"line 2: link '0' - '1' is in line 1 already\. Merge such links"),
         (".txt", "0 1 x\n", "line 1: the weight is 'x'; expected a finite number above 0"),
         (".txt", "0 1 {'weight': 'x'}\n", "weight of link '0' - '1' is 'x'"),
         (".txt", "0 1 nan\n", "weight of link '0' - '1' is nan"),
@@ -432,6 +432,8 @@ def test_missing_and_large_files(tmp_path, monkeypatch):
     with pytest.raises(GraphError, match="is not a file; check the path"):
         topologies.read(tmp_path / "no.txt")
     (tmp_path / "g.txt").write_text("0 1\n")
+    with pytest.raises(GraphError, match=r"Separate keys by a comma: file:.*g\.txt,directed=union"):
+        topologies.read(f"{tmp_path}/g.txt:directed=union")
     with pytest.raises(GraphError, match="is not a file"):
         (tmp_path / "d.txt").mkdir()
         topologies.read(tmp_path / "d.txt")
@@ -466,7 +468,7 @@ def test_json_links_and_duplicates(tmp_path):
     assert edges(topologies.read(file)) == [(0, 1), (1, 2)]
     links = [{"source": 0, "target": 1}, {"source": 1, "target": 0}]
     file.write_text(json.dumps({"nodes": [{"id": 0}, {"id": 1}], "links": links}))
-    with pytest.raises(GraphError, match="link 1 - 0 is listed more than once"):
+    with pytest.raises(GraphError, match="nodes 0 and 1 are linked more than once"):
         topologies.read(file)
     file.write_text(json.dumps({"nodes": [{"id": 0}, {"id": 1}], "links": links[:1], "edges": links[:1]}))
     with pytest.raises(GraphError, match="one of them"):

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from p2pkm.viz.color_by import read_edges, read_nodes
 from p2pkm.viz.notebook import show_card
 from p2pkm.viz.save_figure import save_figure
 from tests.support.run_cli import here
+from tests.support.sampling import thin
 
 PICTURES = {
     "convergence": plots.plot_convergence,
@@ -50,9 +52,16 @@ KINDS = {
 }
 
 
+class Runs(dict):
+    """Runs by kind, each played when it is asked for."""
+
+    def __missing__(self, kind):
+        return self.setdefault(kind, KINDS[kind]())
+
+
 @pytest.fixture(scope="module")
 def runs():
-    return {kind: make() for kind, make in KINDS.items()}
+    return Runs()
 
 
 def render(ax):
@@ -60,14 +69,13 @@ def render(ax):
     return ax.figure.axes[0]
 
 
-@pytest.mark.parametrize("picture", PICTURES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "picture"), thin(product(KINDS, PICTURES), 9))
 def test_every_kind_of_run_is_drawn(runs, kind, picture):
     ax = render(PICTURES[picture](runs[kind]))
     assert ax.get_title(loc="left")
 
 
-@pytest.mark.parametrize("picture", PICTURES)
+@pytest.mark.parametrize("picture", thin(PICTURES, 3))
 def test_drawn_into_given_axes_and_from_a_folder(runs, picture, tmp_path):
     from matplotlib.figure import Figure
 
@@ -95,7 +103,7 @@ def test_what_the_colors_of_devices_and_links_say(runs):
     assert read_nodes(result, "ratio").values.mean() == pytest.approx(result.summary["ratio_mean"])
     assert read_nodes(result, "ratio").values.max() == result.summary["ratio_worst"]
     busy = read_nodes(result, "bytes_busiest")
-    assert busy.values.max() == result.summary["bytes_busiest"] and busy.label == "bytes of the busiest device"
+    assert busy.values.max() == result.summary["bytes_busiest"] and busy.label == "plain bytes of the busiest device"
     both = read_edges(result, "bytes").values
     for value, i, j in zip(both, topology.sources, topology.indices, strict=True):
         over = ((ledger.src == i) & (ledger.dst == j)) | ((ledger.src == j) & (ledger.dst == i))
@@ -130,6 +138,7 @@ def test_unknown_names_are_refused(runs):
 # ----------------------------------------------------------------------------------------- devices and progress
 
 
+@pytest.mark.slow
 def test_every_device_has_a_panel_with_its_own_points_and_centroids(runs):
     result = runs["mesh"]
     ax = plots.plot_devices(result).axes[0]
@@ -144,6 +153,7 @@ def test_every_device_has_a_panel_with_its_own_points_and_centroids(runs):
         assert panel.get_title(loc="left") == f"device {i}: {result.census.sizes[i]} points"
 
 
+@pytest.mark.slow
 def test_of_many_devices_some_are_drawn_and_the_title_says_so(runs):
     ax = plots.plot_devices(runs["ten features"]).axes[0]
     assert len(ax.child_axes) == 25
@@ -180,6 +190,7 @@ def test_a_film_shows_every_frame_and_rests_on_the_last(runs, kind, tmp_path):
     path = plots.animate(result, tmp_path / "new" / "film.gif", fps=10)
     with Image.open(path) as film:
         shown = sum(_durations(film))
+        assert film.convert("RGB").getpixel((1, film.height - 1)) == (255, 255, 255)  # in the palette of all frames
     assert shown == 100 * (len(result.frames.record) - 1 + 6)  # frames that are alike are one that lasts longer
     assert [file.name for file in path.parent.iterdir()] == ["film.gif"]
 
@@ -266,6 +277,7 @@ def test_names_in_notebooks_are_escaped():
     assert "12,345" in html and "0.1235" in html and "<img" not in html
 
 
+@pytest.mark.slow
 def test_an_animation_without_a_file_plays_in_a_notebook(runs, tmp_path):
     shown = plots.animate(cut_short(runs["one device"]))
     assert shown.gif.startswith(b"GIF8") and "data:image/gif;base64,R0lG" in shown._repr_html_()

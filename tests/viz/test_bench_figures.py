@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from p2pkm import viz
+from p2pkm.analysis.bench_blocks import check_rows, read_blocks
+from p2pkm.analysis.bench_statistics import summarize
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.storage.bench_blocks import check_rows, read_blocks
-from p2pkm.storage.bench_statistics import summarize
 from p2pkm.viz.figures.bench_fronts import find_front
 from p2pkm.viz.figures.bench_map import average_tasks
 from p2pkm.viz.report.bench_page import draw_page
@@ -125,7 +125,7 @@ def test_nothing_is_written_for_wrong_input(tmp_path):
 def test_the_report_of_a_folder_is_that_of_its_rows(tmp_path, monkeypatch):
     rows = [row("wine-iid", "a", 0.1), row("wine-iid", "b", 0.2)]
     (tmp_path / "bench.json").write_text("{}")
-    with pytest.raises(DataError, match=r"rows.jsonl: this benchmark has not ended"):
+    with pytest.raises(DataError, match=r"study.jsonl: this benchmark has not ended"):
         write_report(tmp_path, {})
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     monkeypatch.setattr("p2pkm.viz.report.bench_page.draw_page", lambda ranking: ranking.conclusion())

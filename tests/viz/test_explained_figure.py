@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from p2pkm.analysis.graph_measures import MEASURES
+from p2pkm.analysis.study_table import Study
 from p2pkm.core.errors import DataError
-from p2pkm.storage.graph_measures import MEASURES
-from p2pkm.storage.study_table import Study
 from p2pkm.viz import draw_study, plot_explained
 
 
@@ -31,7 +31,7 @@ def test_a_panel_per_method_with_a_row_per_measure_and_a_column_per_outcome():
     first, second, _ = ax.child_axes
     assert [panel.get_title(loc="left") for panel in (first, second)] == ["a", "b"]
     assert labels(first.yaxis) == ["diameter", "hub load"] and labels(second.yaxis) == ["", ""]
-    assert labels(first.xaxis) == labels(second.xaxis) == ["encoded bytes", "busiest device", "rounds"]
+    assert labels(first.xaxis) == labels(second.xaxis) == ["encoded bytes", "plain bytes, busiest", "rounds"]
     assert first.images[0].get_array()[0].tolist() == [1.0, 1.0, 1.0]
     assert "9 graphs" in ax.get_title(loc="left")
 
@@ -43,6 +43,7 @@ def test_numbers_are_those_that_are_significant_at_every_number_of_devices():
     assert opposite == 0.0 and 0.5 < weak < 1.0
 
 
+@pytest.mark.slow
 def test_many_methods_are_named_in_the_title():
     ax = plot_explained(explained([f"m{i}" for i in range(14)])).axes[0]
     assert len(ax.child_axes) == 13 and "the first 12 of 14 methods" in ax.get_title(loc="left")

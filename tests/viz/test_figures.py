@@ -17,6 +17,7 @@ from p2pkm.network.ledger import Traffic
 from p2pkm.viz.color_by import cost_per_point, read_edges
 from p2pkm.viz.figures.convergence import place_rounds
 from p2pkm.viz.graph_layout import place_devices
+from tests.support.sampling import thin
 
 DRAWN = [plots.plot_convergence, plots.plot_graph, plots.plot_points, plots.plot_partition, plots.plot_bytes]
 NAMES = ("convergence", "graph", "points", "partition", "bytes")
@@ -117,7 +118,7 @@ def lines(ax):
 # ---------------------------------------------------------------------------------------------------- all figures
 
 
-@pytest.mark.parametrize("plot", DRAWN)
+@pytest.mark.parametrize("plot", thin(DRAWN, 2))
 def test_draws_into_the_given_axes_and_opens_its_own(plot):
     result, ax = make(topologies.ring(5)), on_axes()
     figure = ax.figure
@@ -181,6 +182,7 @@ def test_devices_without_points_or_centroids_and_links_without_a_value():
         render(plot(lost))
 
 
+@pytest.mark.slow
 def test_nobody_has_any_point():
     result = make(topologies.ring(3), d=5)
     nothing = result.census._replace(
@@ -243,6 +245,9 @@ def test_convergence_says_where_quality_was_best_if_it_got_worse():
     best, last = ax.child_axes[0].texts[:2]
     assert (best.get_text(), best.xy) == ("best: 25, then worse", (1.0, 25.0))
     assert (last.get_text(), last.xy) == ("50", (2.0, 50.0))
+    chosen = result.summary | {"ratio_best": 1.25, "coupling_chosen": "links"}  # a clustering for each device is meant
+    (last,) = plots.plot_convergence(replace(result, summary=chosen)).axes[0].child_axes[0].texts[:1]
+    assert last.get_text() == "50"
 
 
 def test_convergence_marks_the_stages():
@@ -531,7 +536,7 @@ def test_bytes_are_those_of_the_ledger():
     assert sent == [101, 402, 301]
     assert received == [200, 402, 202]
     assert [bar.get_y() for bar in ax.containers[1]] == sent
-    assert ax.get_title(loc="left") == "Traffic: 804 B sent in 10 messages"
+    assert ax.get_title(loc="left") == "Traffic: 804 B of plain bytes in 10 messages"
 
 
 def test_bytes_of_many_devices_are_sorted():

@@ -1,6 +1,7 @@
 """Several graphs in one picture: drawings, and bars of their measures."""
 
 import numpy as np
+import pytest
 from matplotlib.colors import to_hex
 
 import topologies
@@ -43,6 +44,7 @@ def test_every_graph_has_a_drawing_and_a_bar_for_each_measure():
     assert [label.get_text() for label in columns[0].get_yticklabels()] == ["path", "ring", "star", "complete"]
 
 
+@pytest.mark.slow
 def test_narrow_figures_have_two_drawings_and_three_measures_in_a_row(monkeypatch):
     monkeypatch.setattr(graph_comparison, "is_narrow", lambda: True)
     ax = plot_graphs(panels()).axes[0]

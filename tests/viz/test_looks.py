@@ -4,6 +4,7 @@ import csv
 import io
 import re
 import zlib
+from itertools import product
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from p2pkm.viz.looks import FIGURE_STYLES
 from p2pkm.viz.save_figure import read_kinds, save_figure
 from p2pkm.viz.style import CATEGORIES, NONE, choose_text_color, contrast
 from tests.support.run_cli import here
+from tests.support.sampling import thin
 
 
 @pytest.fixture(scope="module")
@@ -97,8 +99,7 @@ def test_a_notebook_shows_all_pictures_of_a_result(run):
 # ------------------------------------------------------------------------------------------------------------ styles
 
 
-@pytest.mark.parametrize("look", ["column", "slide"])
-@pytest.mark.parametrize("name", ["graph", "bytes"])
+@pytest.mark.parametrize(("name", "look"), thin(product(["graph", "bytes"], ["column", "slide"]), 3))
 def test_styles_give_width_text_and_room(run, name, look):
     with p2pkm.style(look):
         figure = DRAWN[name](run)
@@ -110,27 +111,6 @@ def test_styles_give_width_text_and_room(run, name, look):
     shown = [label for ax in list_axes(figure) if ax.axison for label in (ax.xaxis.label, ax.yaxis.label)]
     sizes = {text.get_fontsize() for text in [*shown, *(legend.get_texts() if legend else ())] if text.get_text()}
     assert sizes <= {points}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("look", FIGURE_STYLES)
-@pytest.mark.parametrize("name", DRAWN)
-def test_nothing_is_cut_in_any_style(run, name, look):
-    with p2pkm.style(look):
-        figure = DRAWN[name](run)
-    assert figure.get_figwidth() == FIGURE_STYLES[look].width and inside(figure)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", DRAWN)
-def test_numbers_of_a_column_do_not_touch(run, name):
-    with p2pkm.style("column"):
-        figure = DRAWN[name](run)
-    figure.draw_without_rendering()
-    for ax in (ax for ax in list_axes(figure) if ax.axison):
-        labels = [label for label in ax.get_xticklabels() if label.get_text() and not label.get_rotation()]
-        boxes = [label.get_window_extent() for label in labels]
-        assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[i + 1 :])
 
 
 def test_labels_of_the_color_bars_of_a_column_stand_apart(run):
@@ -184,6 +164,7 @@ def fonts(pdf):
     return set(re.findall(rb"/Subtype /(Type0|Type1|Type3|CIDFontType2|TrueType)", whole)), b"/FontFile2" in whole
 
 
+@pytest.mark.slow
 def test_fonts_are_in_the_file_as_truetype(run, tmp_path):
     pdf, svg, _ = save_figure(lambda: viz.plot_bytes(run), tmp_path, "bytes", ("pdf", "svg"))
     kinds, embedded = fonts(pdf.read_bytes())
@@ -278,7 +259,7 @@ def test_bars_points_and_names_are_told(run):
     assert column(sent, "x") == list(range(6)) and [b - a for a, b in zip(
         column(sent, "y"), column(sent, "y_end"), strict=True)] == ledger.tolist()  # fmt: skip
     assert {(row["kind"], row["x_label"], row["y_label"]) for row in rows} == {
-        ("bar", "device", "bytes sent + received")
+        ("bar", "device", "plain bytes sent + received")
     }
     points = [row for row in read(viz.plot_points(run)) if row["series"].startswith("point")]
     np.testing.assert_array_equal(np.column_stack((column(points, "x"), column(points, "y"))), run.census.sample)

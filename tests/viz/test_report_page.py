@@ -114,6 +114,7 @@ def test_what_is_wide_scrolls_by_itself(page):
 # ---------------------------------------------------------------------------------------------------------- the page
 
 
+@pytest.mark.slow
 def test_the_replay_opens_on_the_last_frame(page):
     slider = re.search(r'<input type="range" id="replay-slider" min="0" max="(\d+)" value="(\d+)"', page[1])
     assert slider[1] == slider[2] != "0"
@@ -156,6 +157,7 @@ def test_commands_repeat_the_run_from_anywhere(page, tmp_path):
     assert p2pkm.load(tmp_path / "again").summary["chain_sha256"] == p2pkm.load(folder).summary["chain_sha256"]
 
 
+@pytest.mark.slow
 def test_a_run_from_python_has_a_graph_without_a_name():
     X, y = p2pkm.grid16(points=5, seed=0)
     shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 4), devices=4, labels=y)

@@ -15,6 +15,7 @@ from p2pkm import viz
 from p2pkm.network.graph import Topology
 from p2pkm.viz.save_figure import save_figure
 from tests.support.run_cli import here
+from tests.support.sampling import thin
 from tests.viz.test_looks import DRAWN, run  # noqa: F401 - a fixture
 
 # Settings of users: LaTeX that is not installed, sizes, layouts, dark colors, a format of files, a locale of numbers.
@@ -34,7 +35,7 @@ def write(figure, kind="png"):
     return file.getvalue()
 
 
-@pytest.mark.parametrize("name", ["graph", "bytes", pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", thin(["graph", "bytes", None], 3))
 def test_no_setting_of_the_user_changes_a_figure(run, name):  # noqa: F811
     for one in DRAWN if name is None else [name]:
         plain = write(DRAWN[one](run))

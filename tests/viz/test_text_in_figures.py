@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 import p2pkm
 import topologies
 from p2pkm import viz
-from p2pkm.storage.bench_statistics import summarize
+from p2pkm.analysis.bench_statistics import summarize
 from p2pkm.viz import settings
 from p2pkm.viz.drawn_text import has_conflicts
 from p2pkm.viz.figure_data import write_table
@@ -20,7 +20,7 @@ from p2pkm.viz.figures.graph_comparison import _MEASURES, Panel
 from p2pkm.viz.looks import FIGURE_STYLES
 from p2pkm.viz.names import break_name, name_graph, name_run
 from tests.support.bench_rows import draw_rows
-from tests.support.drawn_text import find_outside, find_overlaps
+from tests.support.drawn_text import find_outside, find_overlaps, list_boxes
 from tests.viz.test_explained_figure import explained
 from tests.viz.test_looks import ATTACK, PATH
 
@@ -31,7 +31,7 @@ NAMES = (
     "KrankenhausverbundSüdöstlichOs", "Praxis Dr. Öztürk <Übergabe> 3", "Diakonie-Klinikum Schwäb. Hall",
 )  # fmt: skip
 FILE = "file:data/krankenhäuser_in_nordrhein.gml"
-METHODS = ("gtvmin:coupling=rehearsal,relaxation=auto", "consensus:steps=5", "treelloyd:groups=auto")
+METHODS = ("gtvmin:coupling=strong,relaxation=auto", "consensus:steps=5", "treelloyd:groups=auto")
 GRAPHS = {"small-world:degree=4,rewire=0.1": (0.1, 5.0, 40), FILE: (0.11, 5.1, 20), "complete": (1.0, 16.0, 2)}
 OWNER = np.arange(240) % 12
 
@@ -134,6 +134,8 @@ DRAWN = {
     "measures": lambda runs, ax=None: viz.plot_measures(rows((1.0,)), ax),
     "seeds": lambda runs, ax=None: viz.plot_seeds(rows((1.0,)), ax),
     "differences": lambda runs, ax=None: viz.plot_differences(rows((1.0,)), ax),
+    "columns": lambda runs, ax=None: viz.plot_columns(rows(), "graph", color="algorithm", ax=ax),
+    "columns of numbers": lambda runs, ax=None: viz.plot_columns(rows(), "bytes", color="graph", ax=ax),
     "explained": lambda runs, ax=None: viz.plot_explained(explained(("tracking:gossips=1,init=leader", "gtvmin")), ax),
     "bench map": lambda runs, ax=None: viz.plot_bench_map(ranking(), ax),
     "bench profiles": lambda runs, ax=None: viz.plot_bench_profiles(ranking(), ax),
@@ -149,17 +151,26 @@ DRAWN = {
 
 def check(figure):
     with settings.use_own_settings():
-        assert find_outside(figure) == [] and find_overlaps(figure) == []
+        drawn = list_boxes(figure)
+        assert find_outside(figure, drawn) == [] and find_overlaps(figure, drawn) == []
+
+
+# The narrowest style has the wider font, and the largest font is that of slides; the other two have more room.
+LOOKS = [
+    *[(name, look) for name in DRAWN for look in ("column", "slide")],
+    *[(name, look) for name in DRAWN if not name.endswith((", one feature", ", server", ", groups"))
+      for look in (None, "page")],
+]  # fmt: skip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("font", ["DejaVu Sans", "DejaVu Serif"])
-@pytest.mark.parametrize("look", [None, *FIGURE_STYLES])
-@pytest.mark.parametrize("name", DRAWN)
-def test_texts_are_inside_and_apart(runs, monkeypatch, name, look, font):
-    monkeypatch.setitem(settings.FONTS, "font.family", font)
+@pytest.mark.parametrize(("name", "look"), LOOKS)
+def test_texts_are_inside_and_apart(runs, monkeypatch, name, look):
+    if look == "column":
+        monkeypatch.setitem(settings.FONTS, "font.family", "DejaVu Serif")
     with p2pkm.style(look):
         figure = DRAWN[name](runs)
+    assert look is None or figure.get_figwidth() == FIGURE_STYLES[look].width
     check(figure)
 
 
@@ -170,6 +181,7 @@ def test_names_of_twenty_devices_fit_beside_a_matrix(look):
         check(draw_leaks(None, names=[*NAMES, *(name[::-1] for name in NAMES[:8])]))
 
 
+@pytest.mark.slow
 def test_names_of_a_narrow_graph_are_inside_and_apart(runs):
     with p2pkm.style("column"):
         check(viz.plot_graph(runs["mesh"]))

@@ -22,7 +22,8 @@ FAILED = p2pkm.Study([ROWS[0] | {"error": "TrainingError: the loss is nan"}])
 MORE = {  # arguments after the first, and words
     "animate": ("x.gif",), "draw_all": ("figures",), "draw_bench": (Path("figures"),),
     "draw_comparison": (Path("figures"),),
-    "draw_study": (Path("figures"),), "plot_heatmap": ("algorithm", "seed"), "plot_topology": ("a graph",),
+    "draw_study": (Path("figures"),), "plot_heatmap": ("algorithm", "seed"), "plot_columns": ("algorithm",),
+    "plot_topology": ("a graph",),
     "plot_leaks": (np.arange(4), np.ones((4, 4), int), "leaks"), "plot_nearest": (np.eye(4), np.eye(4)),
     "plot_partition_of": (None,),
 }  # fmt: skip
@@ -32,12 +33,13 @@ OWN = {  # what a figure draws, of the things below
         "plot_k", "plot_partition", "plot_points", "plot_profile", "plot_progress",
     )},
     **{name: {"study", "frame", "rows"} for name in (
-        "plot_seeds", "plot_differences", "plot_study_quality", "plot_measures", "plot_heatmap",
+        "plot_seeds", "plot_differences", "plot_study_quality", "plot_measures", "plot_heatmap", "plot_columns",
     )},
     "draw_study": {"study", "frame", "rows", "failed study", "list"}, "plot_accuracy": {"deep"},
     "plot_attack": {"attack"}, "plot_coupling_path": {"path rows"}, "plot_graphs": set(), "plot_leaks": {"square"},
     "plot_features": {"square", "rows of numbers"}, "plot_nearest": {"square"},
-    "plot_partition_of": {"whole numbers", "nx graph"}, "plot_quality": {"quality"}, "draw_comparison": {"quality"},
+    "plot_partition_of": {"whole numbers", "nx graph"}, "plot_quality": {"quality"},
+    "draw_comparison": {"study", "frame", "rows", "failed study", "list"},
     "plot_topology": {"topology"}, "overlay": set(), "plot_explained": set(),
     **{name: set() for name in ("draw_bench", "plot_bench_fronts", "plot_bench_map", "plot_bench_profiles")},
 }  # fmt: skip

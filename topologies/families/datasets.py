@@ -142,6 +142,8 @@ def file(
     path: str,
     directed: Literal["refuse", "union", "mutual"] | None = None,
     isolated: str | None = None,
+    parallel: Literal["refuse", "sum", "first"] | None = None,
+    loops: Literal["refuse", "drop"] | None = None,
 ) -> Graph:
     r"""Read a graph from a file, see `read`, and check that it has `n` devices.
 
@@ -155,6 +157,10 @@ def file(
         Treatment of directed graphs; None: refuse.
     isolated : str, optional
         Nodes without links, separated by +, or "true" to accept all; None: they are refused.
+    parallel : {"refuse", "sum", "first"}, optional
+        Treatment of several links between two nodes; None: refuse.
+    loops : {"refuse", "drop"}, optional
+        Treatment of links of a node to itself; None: refuse.
 
     Examples
     --------
@@ -170,7 +176,9 @@ def file(
     names = isolated == "true" or (isolated or "").split("+") if isolated else False
     from topologies.io import read
 
-    graph = read(path, directed=directed or "refuse", isolated=names)
+    graph = read(
+        path, directed=directed or "refuse", isolated=names, parallel=parallel or "refuse", loops=loops or "refuse"
+    )
     check_size(n, len(graph), f"file:{path}")
     return graph
 

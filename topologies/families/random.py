@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from topologies.errors import GraphError
-from topologies.validation import Graph, assemble, is_weight, require_fraction, require_integer
+from topologies.validation import Graph, assemble, is_positive, require_fraction, require_integer
 
 ATTEMPTS = 100
 
@@ -267,7 +267,7 @@ def geometric_options(n: int, radius: float | None, family: str = "random-geomet
     size = require_integer(n, f"{family}: n", 1)
     if radius is None:
         return size, math.sqrt(1.5 * math.log(size) / (math.pi * size))
-    if not is_weight(radius):
+    if not is_positive(radius):
         raise GraphError(f"{family}: radius is {radius!r}; expected a finite number above 0")
     return size, float(radius)
 

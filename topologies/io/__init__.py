@@ -1,4 +1,4 @@
-"""Read a graph from a file or an object; the suffix of a file determines the format."""
+"""Read a graph from a file or an object; the content or the suffix of a file determines the format."""
 
 import os
 from collections.abc import Callable, Collection
@@ -8,14 +8,14 @@ from typing import Any
 
 from topologies.checks import check
 from topologies.errors import GraphError
-from topologies.io.attributes import FILE_SUMMARY, apply_defaults, convert_units, summarize
-from topologies.io.directions import merge_directions
+from topologies.io.attributes import FILE_SUMMARY, apply_defaults, convert_units, read_shadow, summarize
+from topologies.io.directions import drop_loops, merge_directions, merge_parallel
 from topologies.io.edge_list import read_edge_list
 from topologies.io.gml import read_gml
 from topologies.io.matrices import read_matrix
 from topologies.io.objects import convert_object
 from topologies.io.pajek import read_pajek
-from topologies.io.reading import LARGEST, Directed, Reading, find_suffix, read_bytes
+from topologies.io.reading import LARGEST, Directed, Loops, Parallel, Reading, find_format, find_suffix, read_bytes
 from topologies.io.xml import read_gexf, read_graphml
 from topologies.validation import Graph, name_nodes, sort_nodes
 
@@ -23,7 +23,12 @@ _NODE_LINK = ("directed", "multigraph", "graph", "nodes")  # keys of node-link J
 
 
 def read(
-    source: str | PathLike[str] | Any, *, isolated: bool | Collection[str] = False, directed: Directed = "refuse"
+    source: str | PathLike[str] | Any,
+    *,
+    isolated: bool | Collection[str] = False,
+    directed: Directed = "refuse",
+    parallel: Parallel = "refuse",
+    loops: Loops = "refuse",
 ) -> Graph:
     r"""Read an undirected graph; nodes keep their labels and are sorted in natural order (`sort_nodes`).
 
@@ -33,7 +38,8 @@ def read(
     Parameters
     ----------
     source : str, path, networkx graph, igraph.Graph, sparse matrix or array_like of shape (n, n)
-        Graph object, adjacency matrix, or file of at most 1 GiB, also compressed (.gz, .bz2, .xz). Formats by suffix:
+        Graph object, adjacency matrix, or file of at most 1 GiB, also compressed (.gz, .bz2, .xz). Formats by content
+        or, if that does not tell, by suffix:
 
         * .graphml, .gexf. XML with a document type declaration is rejected, because entities can expand to any size.
         * .gml; .gt: binary format of graph-tool; .net, .paj: Pajek.
@@ -50,6 +56,15 @@ def read(
         * "mutual": links listed in both directions.
 
         Two directions with different weights, latencies or bandwidths become one link with their mean.
+    parallel : {"refuse", "sum", "first"}, default="refuse"
+        Treatment of several links between two nodes, in one direction if the graph is directed.
+
+        * "sum": one link with the sum of their weights (1 without one) and of their bandwidths, and their lowest
+          latency; without a bandwidth if one of them has none.
+        * "first": the link that is listed first.
+    loops : {"refuse", "drop"}, default="refuse"
+        Treatment of links of a node to itself; "drop": left out. Network maps of Shadow, whose nodes have them for
+        several hosts, are always read without.
 
     Returns
     -------
@@ -80,14 +95,18 @@ def read(
     >>> sorted(topologies.read(nx.DiGraph([(0, 1), (1, 0), (1, 2)]), directed="mutual", isolated=["2"]).edges)
     [(0, 1)]
     """
-    reading = Reading(directed, isolated)
+    reading = Reading(directed, isolated, parallel, loops)
     is_file = isinstance(source, str | PathLike)
     name = str(source) if is_file else "the graph"
     graph = _read_file(Path(source), reading) if is_file else convert_object(source, reading)
     apply_defaults(graph)
+    read_shadow(graph, reading)
     convert_units(graph)
     try:
-        graph = merge_directions(graph, reading)
+        drop_loops(graph, reading)
+        graph = merge_directions(merge_parallel(graph, reading), reading)
+        if len(graph) == 0:
+            raise GraphError("it contains no nodes and no links; expected a graph")
         check(graph)
     except GraphError as error:
         raise GraphError(f"{name}: {error}") from None
@@ -100,7 +119,7 @@ def read(
 
 def _read_file(source: Path, reading: Reading) -> Graph:
     _check_file(source)
-    reader = _reader(source)
+    reader = _reader(source, reading)
     try:
         return reader(source, reading)
     except GraphError:
@@ -113,7 +132,7 @@ def _read_file(source: Path, reading: Reading) -> Graph:
         ) from error
 
 
-def _reader(source: Path) -> Callable[[Path, Reading], Graph]:
+def _reader(source: Path, reading: Reading) -> Callable[[Path, Reading], Graph]:
     readers: dict[str, Callable[[Path, Reading], Graph]] = {
         ".graphml": read_graphml,
         ".gexf": read_gexf,
@@ -125,6 +144,13 @@ def _reader(source: Path) -> Callable[[Path, Reading], Graph]:
     readers |= dict.fromkeys((".mtx", ".npz", ".npy"), read_matrix)
     readers |= dict.fromkeys((".edgelist", ".edges", ".txt", ".csv", ".tsv"), read_edge_list)
     suffix = find_suffix(source)
+    content = find_format(source)
+    if content and readers.get(suffix) is not readers[content]:
+        # A matrix is loaded by its suffix.
+        if readers[content] is read_matrix:
+            raise GraphError(f"{source} is a matrix in the format {content}; rename it, so that it ends with {content}")
+        reading.remarks.append(f"read as {content}, by its content")
+        return readers[content]
     if suffix not in readers:
         raise GraphError(f"{source} has the suffix {suffix!r}; expected one of: {', '.join(readers)}")
     return readers[suffix]
@@ -133,6 +159,9 @@ def _reader(source: Path) -> Callable[[Path, Reading], Graph]:
 def _check_file(source: Path) -> None:
     # os.path.isfile is False for names that are too long, for which Path.is_file raises.
     if not os.path.isfile(source):
+        path, _, keys = str(source).rpartition(":")
+        if path and os.path.isfile(path):
+            raise GraphError(f"{source} is not a file, but {path} is. Separate keys by a comma: file:{path},{keys}")
         raise GraphError(f"{source} is not a file; check the path (relative paths start at {Path.cwd()})")
     size = source.stat().st_size
     if size == 0:
@@ -145,8 +174,6 @@ def _check_file(source: Path) -> None:
 
 def _check_isolated_nodes(graph: Graph, source: str, reading: Reading) -> None:
     """Check that no node is isolated, unless it is expected, or the graph has only one node."""
-    if len(graph) == 0:
-        raise GraphError(f"{source} contains no nodes and no links; expected a graph")
     expected = _find_isolated(graph, source, reading)
     if len(graph) == 1:
         return
@@ -207,7 +234,8 @@ def _read_json(source: Path, reading: Reading) -> Graph:
         )
     links = keys[0]
     reading.ignored += [f"key {key!r}" for key in sorted(data.keys() - {*_NODE_LINK, links})]
-    graph = networkx.node_link_graph(data, directed=False, multigraph=False, edges=links)
+    # Without "multigraph", parallel links would be merged in silence.
+    graph = networkx.node_link_graph(data | {"multigraph": True}, directed=False, edges=links)
     _check_counts(graph, data["nodes"], data[links], source)
     return graph
 
@@ -229,14 +257,7 @@ def _check_counts(graph: Graph, nodes: list[Any], links: list[dict[str, Any]], s
             f"{source} lists {len(nodes)} nodes, but its nodes and links name {len(graph)} different ones; "
             "list every node once"
         )
-    if graph.number_of_edges() == len(links):
-        return
-    seen: set[object] = set()
-    for link in links:
-        ends = str(link["source"]), str(link["target"])
-        pair = ends if graph.is_directed() else frozenset(ends)
-        if pair in seen:
-            raise GraphError(
-                f"{source}: link {link['source']!r} - {link['target']!r} is listed more than once; list every link once"
-            )
-        seen.add(pair)
+    if graph.number_of_edges() != len(links):
+        raise GraphError(
+            f"{source} lists {len(links)} links, of which several have the same ends and key; list every link once"
+        )

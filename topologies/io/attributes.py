@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any
 
 from topologies.coordinates import find_coordinates
+from topologies.errors import GraphError
 from topologies.io.reading import Reading
 from topologies.units import parse_quantity
 from topologies.validation import NAMES, Graph, is_name, name_nodes
@@ -12,6 +14,8 @@ from topologies.validation import NAMES, Graph, is_name, name_nodes
 ACTING = {"node": {*NAMES, "access", "speed"}, "edge": {"weight", "latency", "bandwidth"}}
 FILE_SUMMARY = "file_summary"  # graph attribute with the summary of its file
 _LINK_MODEL = ("latency", "bandwidth", "access", "speed")
+_SHADOW = ("host_bandwidth_up", "host_bandwidth_down")  # node attributes
+_LOSS = "packet_loss"
 _SILENT = {"node": set(), "edge": {"id"}}  # identifiers, which are not reported as ignored
 _LISTED = 8  # most ignored attributes in the summary
 _WORDS = {"node": "nodes", "edge": "links"}
@@ -26,6 +30,24 @@ def apply_defaults(graph: Graph) -> None:
         for *_, data in elements(data=True):
             for key, value in defaults.items():
                 data.setdefault(key, value)
+
+
+def read_shadow(graph: Graph, reading: Reading) -> None:
+    """Read the node attributes of a network map of the simulator Shadow, whose self-loops are left out.
+
+    The access line of a node is the smaller of its bandwidths up and down. The loss of links is not used.
+    """
+    maps = [data for _, data in graph.nodes(data=True) if any(name in data for name in _SHADOW)]
+    if not maps:
+        return
+    reading.loops = "drop"
+    for data in maps:
+        texts = [data.pop(name) for name in _SHADOW if name in data]
+        rates = [parse_quantity(str(text), "access") for text in texts]
+        if None in rates:
+            raise GraphError(f"the bandwidths of a host are {texts}; expected numbers with a unit, such as 10 Mbit")
+        data.setdefault("access", min(rate for rate in rates if rate is not None))
+    reading.remarks.append(f"network map of Shadow: access is the smaller of {' and '.join(_SHADOW)}")
 
 
 def convert_units(graph: Graph) -> None:
@@ -73,6 +95,7 @@ def summarize(graph: Graph, name: str, reading: Reading) -> str:
 
 
 def _count(number: int, noun: str) -> str:
+    """Format a number with its noun, in the plural if it is not 1."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -122,6 +145,11 @@ def _list_ignored(kind: str, elements: list[Mapping[str, Any]], used: Iterable[s
         other = "edge" if kind == "node" else "node"
         similar = get_close_matches(str(name).lower(), sorted(ACTING[kind]), n=1, cutoff=0.75)
         hint = f" (did you mean {similar[0]}?)" if similar else ""
-        hint = hint or f" (used on {_WORDS[other]} only)" * (name in ACTING[other] - set(NAMES))
+        if name in ACTING[other] - set(NAMES):
+            hint = f" (used on {_WORDS[other]} only)"
+        if name == _LOSS:
+            losses = [float(data[name]) for data in elements if isinstance(data.get(name), Real)]
+            if losses:
+                hint = f" ({min(losses):g} to {max(losses):g}; a run loses messages by faults, such as loss=0.01)"
         unused.append(f"{name} on {_WORDS[kind]}{hint}")
     return sorted(unused)

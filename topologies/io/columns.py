@@ -68,7 +68,7 @@ def assign_roles(lines: Sequence[Line], path: Path, reading: Reading) -> Roles:
     if width <= 2:
         return Roles(0, 1, {})
     texts = [[line.fields[i] for line in lines if len(line.fields) > i] for i in range(2, width)]
-    if width <= 4 and _are_times(texts[-1], lines):
+    if width <= 4 and _are_times(texts[-1], lines, reading):
         reading.ignored.append(f"times in column {width}")
         return Roles(0, 1, {2: WEIGHT} if width == 4 else {}, contacts=True)
     if width == 3:
@@ -177,14 +177,16 @@ def _are_connected(lines: Sequence[Line]) -> bool:
     return bool(links) and bool(networkx.is_connected(assemble(len(number), links)))
 
 
-def _are_times(texts: list[str], lines: Sequence[Line]) -> bool:
+def _are_times(texts: list[str], lines: Sequence[Line], reading: Reading) -> bool:
     """Return whether the values of a column without a name are times, not weights.
 
     Times are dates, or whole numbers that are seconds or milliseconds since 1970, or that are sorted where links are
-    listed more than once or a number is 0, which no weight is.
+    listed more than once or a number is 0, which no weight is. Sorted numbers are weights if parallel links are merged.
     """
     if _are_epochs(texts) or all(map(_is_date, texts)):
         return True
+    if reading.parallel != "refuse":
+        return False
     if not all(map(INTEGER.fullmatch, texts)) or len(texts) < len(lines):
         return False
     numbers = list(map(int, texts))

@@ -4,12 +4,13 @@ import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from topologies.errors import GraphError
 from topologies.io.columns import WEIGHT, Line, Roles, assign_roles
+from topologies.io.directions import add_parallel, tell_merged
 from topologies.io.reading import Reading, read_text
-from topologies.validation import UNDIRECTED, Graph
+from topologies.validation import PARALLEL, UNDIRECTED, Graph
 
 # A quoted field; inside it, two quotes stand for one.
 _QUOTED = re.compile(r'(?<![^\s,;|])"(?:[^"]|"")*"')
@@ -17,7 +18,16 @@ _FIELD = re.compile(r'"((?:[^"]|"")*)"(?!\S)|(\S+)')
 _WEIGHT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"\S+\s+\S+\s+[0-9]+")
 _EXCEL = re.compile(r'"?sep=(.)"?')  # first line with the separator
+_COMMENT = re.compile(r"\s*#\s*(\S*)\s*")  # with at most one word
 _KINDS = {"directed", "undirected"}  # values of the column type of Gephi
+
+
+class _Link(NamedTuple):
+    """Link of a file: number of its first line, attributes, and kind in a file of Gephi."""
+
+    number: int
+    data: dict[str, Any]
+    kind: str
 
 
 def read_edge_list(path: Path, reading: Reading) -> Graph:
@@ -41,7 +51,9 @@ def read_edge_list(path: Path, reading: Reading) -> Graph:
     """
     import networkx
 
-    lines = list(_lines(read_text(path, reading), path))
+    text = read_text(path, reading)
+    _check_other_formats(text, path)
+    lines = list(_lines(text, path))
     graph = networkx.Graph() if reading.directed == "refuse" else networkx.DiGraph()
     if lines:
         roles = assign_roles(lines, path, reading)
@@ -50,31 +62,94 @@ def read_edge_list(path: Path, reading: Reading) -> Graph:
     return graph
 
 
+def _check_other_formats(text: str, path: Path) -> None:
+    """Reject formats of other programs whose lines could be read as links: LGL, TGF and METIS.
+
+    LGL has a line ``# NODE`` before the neighbors of each node, TGF a line ``#`` between nodes and links, and METIS a
+    first line with the numbers of nodes and links, then a line with the neighbors of each node.
+    """
+    heads: list[str] = []
+    places: list[int] = []
+    rows: list[list[str]] = []
+    for line in text.splitlines():
+        if match := _COMMENT.fullmatch(line):
+            heads.append(match[1])
+            places.append(len(rows))
+        elif line.strip() and line.lstrip()[0] not in "#%":
+            rows.append(line.split())
+    kind = ""
+    if "" in heads and _is_tgf(rows, places[heads.index("")]):
+        kind = "TGF: a line # separates nodes and links"
+    elif "" not in heads and _is_lgl(heads, places, rows):
+        kind = f"LGL: the line # {heads[0]} names a node, and the lines below are its neighbors"
+    elif _is_metis(rows):
+        kind = f"METIS: {rows[0][0]} nodes, {rows[0][1]} links, and a line with the neighbors of each node"
+    if kind:
+        raise GraphError(
+            f"{path} looks like {kind}; expected one link per line. Write it as an edge list, or as .graphml or .gml; "
+            "if it is an edge list, remove its comments and its first line if that is not a link"
+        )
+
+
+def _is_lgl(heads: list[str], places: list[int], rows: list[list[str]]) -> bool:
+    """Return whether lines with a single word after a # are nodes, and the lines below their neighbors."""
+    if not heads or places[0] or not rows or max(map(len, rows)) > 2:
+        return False
+    if any(len(row) == 1 for row in rows):
+        return True
+    neighbors = {row[0] for row in rows}
+    are_weighted = all(map(_WEIGHT.fullmatch, (row[1] for row in rows)))
+    are_numbers = any(map(_WEIGHT.fullmatch, neighbors))
+    # A comment in the middle, and a node that is also a neighbor: numbers may be nodes, too.
+    return are_weighted and (not are_numbers or (len(set(places)) > 1 and not neighbors.isdisjoint(heads)))
+
+
+def _is_tgf(rows: list[list[str]], place: int) -> bool:
+    """Return whether the first lines have the ends of the other lines as their first words, each once."""
+    nodes = [row[0] for row in rows[:place]]
+    ends = {word for row in rows[place:] for word in row[:2]}
+    return 0 < place < len(rows) and len(set(nodes)) == len(nodes) and ends <= set(nodes)
+
+
+def _is_metis(rows: list[list[str]]) -> bool:
+    """Return whether the first line counts the other lines and half of their words, which are numbers of lines."""
+    if len(rows) < 3 or len(rows[0]) != 2 or not all(word.isdecimal() for row in rows for word in row):
+        return False
+    nodes, links = map(int, rows[0])
+    ends = [int(word) for row in rows[1:] for word in row]
+    return nodes == len(rows) - 1 and len(ends) == 2 * links and all(1 <= end <= nodes for end in ends)
+
+
 def _add_links(graph: Graph, lines: list[Line], roles: Roles, path: Path, reading: Reading) -> None:
     """Add the links of all lines; both directions of an undirected link are merged."""
-    listed: dict[tuple[str, str], int] = {}
-    mutual = 0
+    listed: dict[tuple[str, str], _Link] = {}
     for number, fields, comma in lines:
         where = f"{path}, line {number}"
         u, v = _find_labels(fields, roles, where)
         data = _read_attributes(fields, roles, where, comma)
         kind = _find_kind(data, graph, where)
-        if (u, v) in listed:
-            if not roles.contacts:
-                raise GraphError(f"{where}: link {u!r} - {v!r} is in line {listed[u, v]} already. List every link once")
+        first = listed.setdefault((u, v), _Link(number, data, kind))
+        if first.number == number or roles.contacts:
             continue
-        listed[u, v] = number
-        if not graph.is_directed() and u != v and (v, u) in listed:
+        if reading.parallel == "refuse":
+            raise GraphError(f"{where}: link {u!r} - {v!r} is in line {first.number} already. {PARALLEL}")
+        add_parallel(first.data, data, reading, f"{u!r} - {v!r}")
+    mutual = 0
+    for (u, v), (number, data, kind) in listed.items():
+        if not graph.is_directed() and graph.has_edge(u, v):
             mutual += 1
-            _check_equal(data, graph[u][v], roles, f"{where}: link {u!r} - {v!r}", listed[v, u])
+            where = f"{path}, line {number}: link {u!r} - {v!r}"
+            _check_equal(data, graph[u][v], roles, where, listed[v, u].number)
             continue
         graph.add_edge(u, v, **data)
         if kind == "undirected" and graph.is_directed():
             graph.add_edge(v, u, **data)
     if mutual:
         reading.remarks.append(f"both directions of {mutual} of {len(listed) - mutual} links are listed, and merged")
-    if len(listed) < len(lines):
+    if len(listed) < len(lines) and roles.contacts:
         reading.remarks.append(f"{len(lines) - len(listed)} of {len(lines)} lines repeat a link, and are left out")
+    elif len(listed) < len(lines):
+        tell_merged(len(lines), len(listed), reading)
 
 
 def _check_equal(data: dict[str, Any], link: dict[str, Any], roles: Roles, where: str, line: int) -> None:

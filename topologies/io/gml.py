@@ -11,6 +11,9 @@ from topologies.validation import Graph
 # A string, which is not changed, or a number with an exponent but without a point, which networkx cannot read.
 _TOKEN = re.compile(r'"[^"]*"|(?<=\s)([+-]?[0-9]+)([eE][+-]?[0-9]+)(?=\s)')
 
+# The beginning of a graph, which is not in a string or a comment.
+_GRAPH = re.compile(r'"[^"]*"|^[ \t]*#.*$|\b(graph)\s*\[', re.MULTILINE)
+
 
 def read_gml(source: Path, reading: Reading) -> Graph:
     """Read a GML file; nodes are the numbers `id`, and names the attributes `name` or `label`."""
@@ -19,6 +22,8 @@ def read_gml(source: Path, reading: Reading) -> Graph:
     text = _TOKEN.sub(lambda match: f"{match[1]}.0{match[2]}" if match[1] else match[0], read_text(source, reading))
     # networkx reads ASCII only; entities are part of the format.
     plain = text.encode("ascii", "xmlcharrefreplace").decode("ascii")
+    # Without this key, networkx rejects parallel links, whose treatment is an option.
+    plain = _GRAPH.sub(lambda match: match[0] if match[1] is None else f"{match[0]} multigraph 1 ", plain)
     graph = networkx.parse_gml(plain.splitlines(), label="id")
     for kind, elements in (("node", graph.nodes(data=True)), ("link", graph.edges(data=True))):
         for *ends, data in elements:

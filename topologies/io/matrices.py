@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from topologies.errors import GraphError
+from topologies.io.directions import tell_merged
 from topologies.io.reading import LARGEST, Reading, find_suffix, read_bytes
-from topologies.validation import UNDIRECTED, Graph
+from topologies.validation import PARALLEL, UNDIRECTED, Graph
 
 _FEW = 100_000  # nodes that are created and checked without regard to the number of links
 _LEAST_ENTRY = 2  # characters of an entry of a Matrix Market file
@@ -15,7 +16,8 @@ _LEAST_ENTRY = 2  # characters of an entry of a Matrix Market file
 def read_matrix(source: Path, reading: Reading) -> Graph:
     """Read an adjacency matrix from .npz (SciPy or NumPy), .npy or .mtx (Matrix Market); values are weights."""
     kind = find_suffix(source)
-    matrix, weighted = (_load_market if kind == ".mtx" else _load_npy if kind == ".npy" else _load_npz)(source)
+    load = {".mtx": _load_market, ".npy": _load_npy}.get(kind, _load_npz)
+    matrix, weighted = load(source)
     return convert_matrix(matrix, str(source), reading, weighted)
 
 
@@ -57,6 +59,11 @@ def _check_values(matrix: Any, source: str, reading: Reading) -> Any:
         raise GraphError(f"{source} has the shape {matrix.shape}; an adjacency matrix is square")
     if matrix.dtype.kind not in "biuf":
         raise GraphError(f"{source} contains values of type {matrix.dtype}; expected real numbers, the weights")
+    # Only masked arrays of NumPy have this method.
+    if hasattr(matrix, "filled") and numpy.any(matrix.mask):
+        raise GraphError(
+            f"{source} has masked entries; expected a number in each. Use matrix.filled(0) if they mean no link"
+        )
     # With a damaged indptr, SciPy would read memory outside of the arrays.
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)
@@ -69,10 +76,16 @@ def _check_values(matrix: Any, source: str, reading: Reading) -> Any:
             "Connect or remove them"
         )
     entries = sparse.coo_array(matrix)
+    if reading.parallel == "first":
+        _, first = numpy.unique(entries.row.astype(numpy.int64) * matrix.shape[0] + entries.col, return_index=True)
+        kept = entries.data[first], (entries.row[first], entries.col[first])
+        tell_merged(entries.nnz, len(first), reading)
+        entries = sparse.coo_array(kept, entries.shape)
+    # SciPy adds the values of one entry.
     rows = entries.astype(numpy.float64).tocsr()
-    if rows.nnz < entries.nnz:
-        # SciPy would add them.
-        raise GraphError(f"{source} contains an entry more than once. List every link once")
+    if rows.nnz < entries.nnz and reading.parallel == "refuse":
+        raise GraphError(f"{source} contains an entry more than once. {PARALLEL}")
+    tell_merged(entries.nnz, rows.nnz, reading)
     if not numpy.isfinite(rows.data).all():
         raise GraphError(f"{source} has weights that are NaN or infinite; expected finite numbers above 0")
     stored = rows.nnz

@@ -96,7 +96,10 @@ def _add_node(network: _Network, line: str, where: str) -> None:
     if node in network.nodes:
         raise GraphError(f"{where}: node {node} is listed more than once. List every node once")
     _check_times(line, where)
-    data: dict[str, Any] = {} if len(parts) < 2 else {"label": parts[1][0] if parts[1][1] is None else parts[1][1]}
+    data: dict[str, Any] = {}
+    if len(parts) > 1:
+        quoted, plain = parts[1]
+        data["label"] = quoted if plain is None else plain
     rest = [plain or quoted for quoted, plain in parts[2:]]
     numbers = [float(text) for text in rest[:3] if _NUMBER.fullmatch(text)]
     if len(numbers) >= 2:

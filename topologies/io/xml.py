@@ -318,6 +318,6 @@ def _check_counts(graph: Graph, contents: Contents, source: Path) -> Graph:
     if (len(graph), graph.number_of_edges()) != (len(contents.nodes), len(contents.links)):
         raise GraphError(
             f"{source} lists {len(contents.nodes)} nodes and {len(contents.links)} links, but {len(graph)} different "
-            f"nodes and {graph.number_of_edges()} different links were read. List every link once"
+            f"nodes and {graph.number_of_edges()} different links were read. Give every link its own id"
         )
     return graph

@@ -41,20 +41,26 @@ def residual_noise(graph: AnyGraph, couplings: Sequence[float], *, scaled: bool 
         Above 2,000 devices, values after the first one of at most `enough` are not computed and NaN.
     """
     import numpy as np
-    from scipy.sparse import csgraph, diags_array
 
     links = read(graph)
     n = len(links)
-    kind = np.float32 if n > _ONE else np.float64
-    adjacent = to_matrix(links, weigh_edges(links, scaled=scaled).astype(kind, copy=False))
-    count, component = (
-        (1, np.zeros(n, np.int64)) if links.connected else csgraph.connected_components(adjacent, directed=False)
-    )
-    laplacian = (diags_array(adjacent @ np.ones(n, kind)) - adjacent).tocsr()
+    weights = weigh_edges(links, scaled=scaled)
     if n <= EIGENVALUES:
+        # Without scipy, whose import takes longer than this: every rank of a run with coupling auto computes it.
+        sources = find_sources(links)
+        laplacian = np.zeros((n, n))
+        laplacian[sources, links.indices] = -weights
+        laplacian[np.arange(n), np.arange(n)] = np.bincount(sources, weights, n)
+        count = _count_components(sources, np.asarray(links.indices), n)
         with single_thread():
-            values = np.maximum(np.linalg.eigvalsh(laplacian.toarray())[count:], 0.0)
+            values = np.maximum(np.linalg.eigvalsh(laplacian)[count:], 0.0)
         return np.array([np.cumsum(np.append(0.0, (1 + 2 * c * values) ** -2.0))[-1] / n for c in couplings])
+    from scipy.sparse import csgraph, diags_array
+
+    kind = np.float32 if n > _ONE else np.float64
+    adjacent = to_matrix(links, weights.astype(kind, copy=False))
+    component = np.zeros(n, np.int64) if links.connected else csgraph.connected_components(adjacent, directed=False)[1]
+    laplacian = (diags_array(adjacent @ np.ones(n, kind)) - adjacent).tocsr()
     del adjacent
     probes = np.random.default_rng(seed).choice(np.array([-1.0, 1.0], kind), (n, count_signs(n)))
     probes -= _average(probes, component)[component]
@@ -80,6 +86,19 @@ def weigh_edges(links: CSRGraph, *, scaled: bool) -> Floats:
         return weights
     degrees = count_links(links).astype(np.float64)
     return weights / np.sqrt(degrees[find_sources(links)] * degrees[links.indices])
+
+
+def _count_components(sources: Integers, targets: Integers, n: int) -> int:
+    """Count the connected components: the smallest device of each component spreads along its links."""
+    import numpy as np
+
+    smallest, before = np.arange(n), np.zeros(0, np.int64)
+    while not np.array_equal(smallest, before):
+        before = smallest
+        smallest = before.copy()
+        np.minimum.at(smallest, sources, before[targets])
+        smallest = smallest[smallest]
+    return int(np.count_nonzero(smallest == np.arange(n)))
 
 
 def _average(columns: Floats, component: Integers) -> Floats:

@@ -97,7 +97,7 @@ class Fit(NamedTuple):
     determination: float | None
 
 
-def predict(  # noqa: PLR0913 - the graph with known results, and the parameters of the method
+def predict(
     graph: AnyGraph, *, coupling: float | None = None, strength: float | None = None, seed: int = 0,
     colors: Integers | None = None, theta: float = 1.5, coupled: Spectrum | None = None,
 ) -> Prediction:  # fmt: skip

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from topologies.checks import check
+from topologies.checks import check, check_arrays
 from topologies.csr_graph import CSRGraph
 from topologies.validation import Graph
 
@@ -72,11 +72,13 @@ def read(graph: AnyGraph) -> CSRGraph:
     Raises
     ------
     GraphError
-        If `topologies.check` rejects a networkx graph.
+        If `topologies.check` rejects a networkx graph, or if arrays have no devices or invalid weights.
     """
     if isinstance(graph, CSRGraph):
+        check_arrays(graph)
         return graph
-    if hasattr(graph, "indptr"):
+    # Matrices of SciPy have indptr, too.
+    if hasattr(graph, "indptr") and type(graph).__module__.partition(".")[0] != "scipy":
         return CSRGraph(graph.indptr, graph.indices, getattr(graph, "weights", None))
     check(graph)
     return CSRGraph.from_networkx(graph)

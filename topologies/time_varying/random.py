@@ -16,7 +16,7 @@ from topologies.families import csr as large
 from topologies.families.random import disconnected_error, draw_seeds, geometric_options, regular_options
 from topologies.mixing import Bools
 from topologies.time_varying.graph import Exchange, TimeVaryingGraph, record
-from topologies.validation import is_weight, require_integer
+from topologies.validation import is_positive, require_integer
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -138,7 +138,7 @@ def random_waypoint(
     (3, 8)
     """
     size, reach = geometric_options(n, radius, "random-waypoint")
-    if not is_weight(speed):
+    if not is_positive(speed):
         raise GraphError(f"random-waypoint: speed is {speed!r}; expected a finite number above 0")
 
     def draw_rounds(rng: Generator) -> Iterator[Exchange]:

@@ -46,7 +46,9 @@ def examine() -> list[Check]:
     library = check_library()
     ranks, cores = local_size(), count_cores()
     version = library.finding if library.status == "ok" else ""
-    mpi = [check_world() if launched() else check_pair(version), check_yield(version)] if version else []
+    mpi = []
+    if version:
+        mpi = [check_world() if launched() else check_pair(version), check_yield(version)]
     return [
         check_python(), library, check_launcher(), *mpi,
         check_crowd(ranks, cores, version), check_shared_memory(ranks, cores), check_threads(ranks, cores),

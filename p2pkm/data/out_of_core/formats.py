@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
+from p2pkm.core.validation import check_distinct
 from p2pkm.data.identifiers import concatenate_identifiers, to_raw
-from p2pkm.data.readers.columns import Column, ColumnRoles, assign_roles, list_names
+from p2pkm.data.readers.columns import Column, ColumnRoles, list_names
 from p2pkm.data.readers.folder import COMPANION
+from p2pkm.data.readers.frame import assign_stored_roles, read_pandas_metadata
 from p2pkm.data.readers.npy import check_regular_file, check_unpacked_size
 
 Rows = slice | NDArray[np.int64]
@@ -40,6 +42,8 @@ class Header(NamedTuple):
         Name of the column of devices.
     names : tuple of str
         Names of the features of a Parquet file; empty for other files, and on other ranks.
+    notes : tuple of str
+        What is not read; empty on other ranks.
     """
 
     path: str
@@ -50,6 +54,7 @@ class Header(NamedTuple):
     roles: ColumnRoles | None = None
     device_name: str | None = None
     names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Format(NamedTuple):
@@ -125,15 +130,20 @@ def _measure_parquet(path: str, label: Column, device: Column) -> Header:
             f"{path} has several columns {duplicate!r}; expected distinct names in files that stay on disk. Rename the "
             "columns"
         )
-    roles = assign_roles(path, names, label, device)
+    roles, notes = assign_stored_roles(path, file.schema_arrow, label, device)
+    categories = read_pandas_metadata(file.schema_arrow).categories
     kinds = file.schema_arrow.types
     for j in roles.points:
-        if not _numeric(kinds[j]):
-            raise DataError(f"{path}: column {names[j]!r} has type {kinds[j]}; expected numbers")
+        if not _numeric(kinds[j]) or names[j] in categories:
+            kind = "categories" if names[j] in categories else f"type {kinds[j]}"
+            raise DataError(
+                f"{path}: column {names[j]!r} has {kind}; expected numbers. Use --drop {names[j]} or --encode "
+                f"{names[j]}, with which the files are read into memory"
+            )
     device_name = None if roles.device is None else names[roles.device]
     return Header(
         path, file.metadata.num_rows, len(roles.points), roles.label is not None, device_name is not None, roles,
-        device_name, tuple(names[j] for j in roles.points),
+        device_name, tuple(names[j] for j in roles.points), notes,
     )  # fmt: skip
 
 
@@ -164,10 +174,13 @@ def _roles(header: Header) -> ColumnRoles:
 def _rows_parquet(header: Header, rows: Rows, columns: list[int]) -> NDArray[Any]:
     """Read the given rows of the given columns."""
     groups = _groups(header, rows, lambda file, group: _columns(file, group, columns))
-    parts = [
-        np.column_stack([np.asarray(column.to_numpy())[rows_in_group] for column in content])
-        for content, rows_in_group in groups
-    ]
+    parts = list[NDArray[Any]]()
+    for content, rows_in_group in groups:
+        values = [np.asarray(column.to_numpy())[rows_in_group] for column in content]
+        for name, column in zip(header.names or map(str, columns), values, strict=True):
+            # Beside columns of floating-point numbers, integers become such numbers.
+            check_distinct(column[:, None], column[:, None].astype(np.float64), f"{header.path}, {name}")
+        parts.append(np.column_stack(values))
     return np.concatenate(parts) if parts else np.empty((0, len(columns)))
 
 

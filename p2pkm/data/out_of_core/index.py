@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import blocks
 from p2pkm.core.spec import Spec
-from p2pkm.data.identifiers import concatenate_identifiers, find_missing, identify
+from p2pkm.data.identifiers import UNASSIGNED, concatenate_identifiers, find_missing, identify, require_assigned
 from p2pkm.data.out_of_core.formats import FORMATS, Format, Header, Rows, are_integers
 from p2pkm.data.readers.any_format import SUFFIXES
 from p2pkm.data.readers.columns import Column, list_names
-from p2pkm.data.readers.folder import expand_path, list_keys
+from p2pkm.data.readers.folder import expand_path, list_keys, note_ignored
 from p2pkm.data.readers.intake import TIDY, ColumnOptions
 from p2pkm.data.schema import Schema
 
@@ -31,6 +31,8 @@ class FileIndex(NamedTuple):
         Number of devices: number of files, or of identifiers in the column of devices.
     owners : int64[device], object[device] or None
         Devices in the column of devices, in order; None: each file is a device.
+    notes : tuple of str
+        What is not read; empty on other ranks.
     groups, names : None
         Always None, as attributes of `Table`.
     """
@@ -39,6 +41,7 @@ class FileIndex(NamedTuple):
     labels: NDArray[Any] | None
     device: int | None
     owners: NDArray[Any] | None = None
+    notes: tuple[str, ...] = ()
     groups: None = None
     names: None = None
 
@@ -51,6 +54,12 @@ class FileIndex(NamedTuple):
     def features(self) -> tuple[str, ...] | None:
         """Names of the features; None without names."""
         return self.files[0].names or None
+
+    def list_empty(self, devices: int) -> list[int]:
+        """List the devices without points, if each file is a device or a column names the devices."""
+        if self.owners is None:
+            return [i for i, header in enumerate(self.files) if not header.rows]
+        return sorted(set(range(devices)).difference(self.owners.tolist())) if len(self.owners) < devices else []
 
     @property
     def schema(self) -> Schema:
@@ -89,7 +98,8 @@ def index_files(
     if paths:
         files = tuple(FORMATS[suffix].measure(file_path, label_column, device_column) for file_path in paths)
         _check_alike(path, files)
-        return _open(files, classes, len(files))
+        stored = _open(files, classes, len(files))
+        return stored._replace(notes=(*stored.notes, *note_ignored(path, paths)))
     partition_name = "column" if partition is None and suffix == ".parquet" else partition and partition.name
     if partition_name != {".npy": "blocks", ".parquet": "column"}[suffix]:
         return None
@@ -105,10 +115,11 @@ def index_files(
 def _open(files: tuple[Header, ...], classes: bool, devices: int | None) -> FileIndex:
     """Build the index of files with equal columns: find the classes, and the devices unless each file is a device."""
     labels = _classes(files) if classes and files[0].labeled else None
+    notes = tuple(dict.fromkeys(note for header in files for note in header.notes))
     if not files[0].owned:
-        return FileIndex(files, labels, devices)
+        return FileIndex(files, labels, devices, notes=notes)
     owners = _distinct((header, raw, "device") for header in files for raw in get_format(header).devices(header))
-    return FileIndex(files, labels, len(owners), owners)
+    return FileIndex(files, labels, len(owners), owners, notes)
 
 
 def _check_alike(path: str, files: tuple[Header, ...]) -> None:
@@ -150,6 +161,8 @@ def _distinct(parts: Iterable[tuple[Header, NDArray[Any], str]]) -> NDArray[Any]
     for header, raw, role in parts:
         if find_missing(raw).any():
             raise DataError(f"{header.path} has a row without {role}; expected a {role} in every row")
+        if role == "device":
+            require_assigned(raw, f"{header.path}: the devices", UNASSIGNED)
         distinct = identify(concatenate_identifiers([distinct, identify(raw).kinds])).kinds
     return distinct
 

@@ -16,6 +16,7 @@ from p2pkm.data.out_of_core.formats import Header, Rows
 from p2pkm.data.out_of_core.index import FileIndex, get_format, read_labels
 from p2pkm.data.partition import known
 from p2pkm.data.readers.columns import ColumnRoles
+from p2pkm.data.schema import Schema
 from p2pkm.data.shards import Shards, unweighted
 from p2pkm.data.table import Table
 
@@ -55,6 +56,8 @@ class DiskShards:
     hub: bool = False
 
     in_memory: ClassVar[bool] = False
+    # Columns are copied from tables in memory only.
+    copied: ClassVar[None] = None
 
     @classmethod
     def deal(cls, stored: FileIndex, partition: Spec, n: int, dtype: str) -> Self:
@@ -95,6 +98,11 @@ class DiskShards:
         return self.stored.features
 
     @property
+    def schema(self) -> Schema:
+        """Columns of the files."""
+        return self.stored.schema
+
+    @property
     def m(self) -> int:
         """Number of points."""
         return sum(header.rows for header in self.stored.files)
@@ -130,7 +138,7 @@ class DiskShards:
         stored = self.stored
         labels = self.stored.labels
         owners = None if stored.owners is None else stored.owners.tolist()
-        files = [header._replace(names=()) for header in stored.files]
+        files = [header._replace(names=(), notes=()) for header in stored.files]
         return {"files": files, "labels": None if labels is None else labels.tolist(), "device": stored.device,
                 "owners": owners, "partition": [self.partition.name, self.partition.options], "clients": self.clients,
                 "dtype": self.dtype, "hub": self.hub}  # fmt: skip

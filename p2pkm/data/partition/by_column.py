@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import offsets_of, sort_by
-from p2pkm.core.validation import check_integer
-from p2pkm.data.identifiers import identify, locate, require_complete, to_raw
+from p2pkm.core.validation import check_integer, check_values
+from p2pkm.data.identifiers import UNASSIGNED, identify, locate, require_assigned, require_complete, to_raw
 from p2pkm.data.random import generator
 
 Ints = NDArray[np.int64]
@@ -67,6 +67,7 @@ def number_devices(values: Any, n: int | None = None, owners: NDArray[Any] | Non
         raise DataError(f"devices have shape {np.shape(values)}; expected (m,), one device per point")
     raw = to_raw(values, "devices")
     require_complete(raw, "devices")
+    require_assigned(raw, "devices", UNASSIGNED)
     codes, kinds = identify(raw) if owners is None else (locate(raw, owners), owners)
     count = len(kinds)
     required = None if n is None else check_integer(n, 1, "n")
@@ -111,6 +112,7 @@ def read_column(values: Any, what: str) -> NDArray[Any]:
     """
     raw = to_raw(values, what)
     require_complete(raw, f"the values of {what}")
+    require_assigned(raw, f"the values of {what}", UNASSIGNED)
     return raw
 
 
@@ -208,6 +210,7 @@ def fill(device: ArrayLike, n: int, minimum: int, seed: int = 0) -> Ints:
     >>> partition.fill([0, 0, 0, 0], 2, minimum=2).tolist()
     [0, 1, 1, 0]
     """
+    check_values(device, "device")
     device_of = np.asarray(device, dtype=np.int64)
     n = check_integer(n, 1, "n")
     if check_integer(minimum, 0, "minimum") == 0:

@@ -20,7 +20,7 @@ REDRAWS = 1000
 BLOCK = 1 << 20
 
 
-def beta(  # noqa: PLR0913 - a public signature
+def beta(
     X: ArrayLike,  # noqa: N803 - the name that scripts know from scikit-learn
     n: int,
     box: Box | None = None,

@@ -29,11 +29,14 @@ from p2pkm.data.readers.npy import check_unpacked_size
 
 # Largest size of a sparse matrix in bytes after conversion to a dense one.
 DENSE = 4 * 2**30
-_PART = re.compile(r"(.*\.h5ad)(:.+)", re.IGNORECASE | re.DOTALL)
+_PART = re.compile(r"(.*\.(?:h5ad|npz))(:.+)", re.IGNORECASE | re.DOTALL)
 
 
 def split_part(path: str) -> tuple[str, str]:
-    """Split ``cells.h5ad:obsm:X_pca`` into the file and ``:obsm:X_pca``; the second part of other paths is empty."""
+    """Split ``cells.h5ad:obsm:X_pca`` into the file and ``:obsm:X_pca``, or ``mine.npz:train_images`` likewise.
+
+    The second part of other paths is empty.
+    """
     match = _PART.fullmatch(path)
     return (match[1], match[2]) if match else (path, "")
 
@@ -65,7 +68,9 @@ def read_annotated(path: Path, label: Column, device: Column, intake: ColumnOpti
             f"{name} cannot be read as AnnData: {_first_line(error)}. Write it again with anndata.AnnData.write_h5ad"
         ) from None
     what = f"{name}, {part.removeprefix(':') or 'X'}"
-    values = as_points(points, what, dtype=points.dtype, missing=intake.missing != "refuse") if len(points) else points
+    values = (
+        as_points(points, what, dtype=_precision(points), missing=intake.missing != "refuse") if len(points) else points
+    )
     return take_points(name, FileContents(values, names=names), marks, intake)
 
 
@@ -88,7 +93,8 @@ def _matrix(path: Path, file: Any, part: str) -> tuple[NDArray[Any], bool]:
         check_unpacked_size(path, as_points.dtype.itemsize * shape[0] * shape[1])
         if as_points.dtype.kind not in "biuf":
             raise DataError(f"{path}: {part} has dtype {as_points.dtype}; expected numbers")
-        return as_points[:].astype(_precision(as_points), copy=False), not part.startswith("obsm")
+        # Integers keep their type, so that `as_points` finds those that lose digits.
+        return as_points[:], not part.startswith("obsm")
     return _densify(path, file, as_points, shape, part), not part.startswith("obsm")
 
 

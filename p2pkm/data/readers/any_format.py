@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
+from p2pkm.core.keywords import suggest_keywords
 from p2pkm.core.validation import as_points
 from p2pkm.data.identifiers import to_raw
 from p2pkm.data.readers.anndata import read_annotated, split_part
@@ -26,26 +27,41 @@ from p2pkm.data.readers.columns import (
     as_index,
     assign_roles,
     build_table,
+    check_categories,
+    check_identifiers,
+    list_named,
     list_names,
+    rename_values,
     take_points,
 )
 from p2pkm.data.readers.concatenate import join_contents
+from p2pkm.data.readers.content import SPREADSHEETS, check_content, find_content, suggest_name
 from p2pkm.data.readers.csv import read_sheet, read_text
-from p2pkm.data.readers.folder import expand_path, format_of, list_keys, name_files
-from p2pkm.data.readers.frame import has_columns, list_columns, note_index, read_frame
+from p2pkm.data.readers.folder import COMPRESSED, expand_path, format_of, list_keys, name_files, note_ignored
+from p2pkm.data.readers.frame import has_columns, list_columns, read_frame, take_table
 from p2pkm.data.readers.intake import TIDY, ColumnOptions, Names
 from p2pkm.data.readers.leaf import read_leaf
-from p2pkm.data.readers.npy import LABELS, LARGEST, check_regular_file, find_image, find_points, load_array, load_arrays
+from p2pkm.data.readers.npy import (
+    LARGEST,
+    check_regular_file,
+    find_image,
+    find_partner,
+    find_points,
+    load_array,
+    load_arrays,
+    to_column,
+)
 from p2pkm.data.readers.suspicions import find_suspicions
 from p2pkm.data.schema import learn_schema
 from p2pkm.data.table import Table
 
 
-def read_table(  # noqa: PLR0913 - the public signature
+@suggest_keywords
+def read_table(
     path: Any, label_column: Column = None, device_column: Column = None, *, columns: Names = (), drop: Names = (),
     encode: Names = (), missing: str = "refuse", header: str = "auto", weight_column: Column = None, keep: Names = (),
     na: Names = "", decimal: str = ".", thousands: str = "", separator: str = "", encoding: str = "",
-    sheet: str | int = "",
+    sheet: str | int = "", dates: str = "iso", rename: Any = (), skip_rows: Any = "",
 ) -> Table:  # fmt: skip
     r"""Read points, and labels and devices if there are any.
 
@@ -56,7 +72,8 @@ def read_table(  # noqa: PLR0913 - the public signature
         in natural order of their names (2 before 10), unless the files have a column of devices. Folders such as
         ``site=A`` name the device of the files in them. Or a data frame of pandas or polars, an Arrow table or a
         mapping of columns.
-        ``cells.h5ad:obsm:X_pca`` and ``cells.h5ad:layers:NAME`` are matrices of an AnnData file other than X.
+        ``cells.h5ad:obsm:X_pca`` and ``cells.h5ad:layers:NAME`` are matrices of an AnnData file other than X, and
+        ``mine.npz:train_images`` is an array of an archive.
     label_column, device_column : str or int, optional
         Name or index of a column; None: the column named label, client or device, if any.
     columns : sequence of str, or comma-separated str
@@ -64,8 +81,8 @@ def read_table(  # noqa: PLR0913 - the public signature
     drop : sequence of str, or comma-separated str
         Columns to ignore.
     encode : sequence of str, or comma-separated str
-        Columns that contain categories, which become one feature of 0 and 1 each, or dates and times, which become days
-        since 1970-01-01.
+        Columns that contain categories, which become one feature of 0 and 1 each (two categories are one feature), or
+        dates and times, which become days since 1970-01-01.
     missing : {"refuse", "drop", "mean", "median"}
         Treatment of missing values.
 
@@ -84,11 +101,21 @@ def read_table(  # noqa: PLR0913 - the public signature
         Texts and numbers for missing values, such as "-99", in addition to the usual ones. After "=", as in
         ``"=unknown"``, instead of them, so that a class "none" or a region "NA" is kept.
     decimal, thousands : str
-        Decimal sign, "." or ",", and separator of thousands in numbers of text files.
+        Decimal separator, "." or ",", and separator of thousands in numbers of text files.
     separator, encoding : str
         Separator of fields and encoding of text files; "": detected. `Table.notes` reports text that is not UTF-8.
     sheet : str or int
         Name or number of the sheet of a spreadsheet; "": the first.
+    dates : {"iso", "ymd", "dmy", "mdy", "none"}
+        Order of year, month and day in dates of the columns of `encode`. "iso": only dates that begin with a year of
+        four digits, such as 2026-01-31, which "ymd", "dmy" and "mdy" read, too. Years of two digits are 1969 to 2068.
+        "none": no text is a date, and each is a category.
+    rename : mapping of str to str, sequence of str, or comma-separated str
+        New values of devices, labels and categories, such as ``{"Koeln": "Köln"}`` or ``"Koeln=Köln"`` for two
+        spellings of a site.
+    skip_rows : int, sequence of int, or str
+        Lines at the top of a text file, or rows of a sheet, to skip, such as a title; or the numbers of rows, from 1:
+        ``[2]`` or ``"2-2"`` is a row of units below the names. Messages keep the row numbers of the file.
 
     Raises
     ------
@@ -105,19 +132,21 @@ def read_table(  # noqa: PLR0913 - the public signature
     ...     _ = path.write_text("age,sex,hospital\n61,f,Turku\n48,m,Oulu\n,f,Oulu\n")
     ...     table = p2pkm.read_table(path, device_column="hospital", encode=["sex"], missing="drop")
     >>> table.features, table.points.tolist()
-    (('age', 'sex=f', 'sex=m'), [[61.0, 1.0, 0.0], [48.0, 0.0, 1.0]])
+    (('age', 'sex=m'), [[61.0, 0.0], [48.0, 1.0]])
     >>> p2pkm.Shards.deal(table.points, table.device).names
     ('Oulu', 'Turku')
     """
     intake = ColumnOptions.of(
         columns=columns, drop=drop, encode=encode, missing=missing, header=header, weight_column=weight_column,
         keep=keep, na=na, decimal=decimal, thousands=thousands, separator=separator, encoding=encoding, sheet=sheet,
+        dates=dates, rename=rename, skip_rows=skip_rows,
     )  # fmt: skip
+    path = take_table(path)
     if has_columns(path):
         check_intake("the data frame", FRAME, intake)
-        named = {str(column) for column in (label_column, device_column) if column is not None} | intake.named
-        parts = read_frame("the data frame", list_columns(path, tuple(named)), label_column, device_column, intake)
-        notes = (*parts.notes, *note_index(path, named), *find_suspicions(parts, intake.encode))
+        frame = list_columns(path, list_named(label_column, device_column, intake))
+        parts = read_frame("the data frame", frame, label_column, device_column, intake)
+        notes = (*parts.notes, *find_suspicions(parts, intake))
         return _finish("the data frame", parts._replace(notes=notes), intake)
     if not isinstance(path, (str, os.PathLike)):
         return _read_array(path, label_column, device_column, intake)
@@ -128,16 +157,21 @@ def read_table(  # noqa: PLR0913 - the public signature
         return _finish(place, _add_suspicions(place, parts, intake), intake)
     contents = _read_files(str(path), files, label_column, device_column, intake)
     parts = _add_suspicions(files[0], contents, intake)
+    parts = parts._replace(notes=(*parts.notes, *note_ignored(place, files)))
     if parts.device is not None:
         return _finish(str(path), parts, intake)
-    numbers = np.arange(len(files))
+    names = name_files(files)
+    numbers = np.arange(len(files)) if names is None or not intake.rename else np.array(names, object)
     parts = parts._replace(device=np.repeat(numbers, parts.lengths), owners=numbers)
-    return _finish(str(path), parts, intake)._replace(names=name_files(files))
+    table = _finish(str(path), parts, intake)
+    return table if intake.rename else table._replace(names=names)
 
 
 def _finish(where: str, parts: FileContents, intake: ColumnOptions) -> Table:
     """Build the table of a file and the schema with which new rows are read."""
-    table = build_table(where, parts)
+    parts = rename_values(where, parts, intake)
+    check_categories(where, parts.categories)
+    table = build_table(where, check_identifiers(where, parts))
     return table._replace(schema=learn_schema(parts, table, intake, parts.device_name))
 
 
@@ -161,7 +195,7 @@ def _add_suspicions(path: str, parts: FileContents, intake: ColumnOptions) -> Fi
     """Add notes on suspicious contents to a table with named columns."""
     if format_of(path) not in _NAMED:
         return parts
-    return parts._replace(notes=(*parts.notes, *find_suspicions(parts, intake.encode)))
+    return parts._replace(notes=(*parts.notes, *find_suspicions(parts, intake)))
 
 
 def _read_files(path: str, files: list[str], label: Column, device: Column, intake: ColumnOptions) -> FileContents:
@@ -231,7 +265,15 @@ def check_file(path: Path) -> Path:
         raise DataError(f"data file {path} does not exist (searched in {Path.cwd()}). Check the path{remote}")
     check_regular_file(path, f"a data file with one of the suffixes {', '.join(SUFFIXES)}")
     if format_of(path) not in SUFFIXES:
-        raise DataError(f"{path} has the suffix {path.suffix!r}; expected one of {', '.join(SUFFIXES)}")
+        found = None if path.suffix else find_content(path)
+        packed = path.suffix.lower() in COMPRESSED
+        way = (
+            f". Only text is read compressed: rename it to {path.stem}.csv{path.suffix}, or unpack it" if packed else ""
+        )
+        way += "" if found is None else f". It contains {found[0]}. {suggest_name(path, found)}"
+        raise DataError(f"{path} has the suffix {path.suffix!r}; expected one of {', '.join(SUFFIXES)}{way}")
+    with explain_system_errors(path):
+        check_content(path)
     return path
 
 
@@ -273,23 +315,34 @@ def _read_npy(path: Path, label: Column, device: Column, intake: ColumnOptions =
 
 def _read_npz(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
     """Read an archive with points or images, and labels and devices in separate arrays or in columns of the points."""
-    arrays = load_arrays(path)
-    name = find_points({key: array.shape for key, array in arrays.items()})
-    if name is None:
+    place, part = split_part(str(path))
+    arrays = load_arrays(Path(place))
+    shapes = {key: array.shape for key, array in arrays.items()}
+    name = part.removeprefix(":") or find_points(shapes)
+    if name is None or name not in arrays:
+        listed = ", ".join(f"{key!r} {list(shape)}" for key, shape in list(shapes.items())[:_LISTED]) or "none"
+        tables = [key for key, shape in shapes.items() if len(shape) >= 2]
+        what = f"contains the arrays {listed}" if name is None else f"has no array {name!r}, but {listed}"
         raise DataError(
-            f"{path} contains the arrays {list_names(list(arrays))}; expected 'X', 'points', 'images' or a single "
-            "array of two dimensions, or of three or four: images of one size, [n, height, width] or [n, height, "
-            "width, channels]. Rename the array of the points to 'X'"
+            f"{place} {what}; expected 'X', 'points', 'images' or a single array of two dimensions, or of three or "
+            "four for images of one size, [n, height, width, channels]. Name the array after the path, as in "
+            f"{place}:{tables[0] if tables else 'X'}, or rename it to 'X'"
         )
-    roles = {"labels": _find_role(arrays, label, LABELS), "devices": _find_role(arrays, device, ("client", "device"))}
-    label, device = (column for _, column in roles.values())
+    names = {
+        "labels": _name_array(arrays, name, label, "labels"),
+        "devices": _name_array(arrays, name, device, "devices"),
+    }
+    label, device = (
+        None if named is not None else column for named, column in zip(names.values(), (label, device), strict=True)
+    )
     unknown = next((column for column in (label, device) if column is not None and as_index(column) is None), None)
     if unknown is not None:
-        raise DataError(f"{path}: array {unknown!r} does not exist; expected one of {list_names(list(arrays))}")
-    parts, marks = _split(path, _flatten(path, arrays[name]), label, device, intake)
-    for role, (array, _) in roles.items():
-        if array is not None:
-            what = f"{path}: the {role}"
+        raise DataError(f"{place}: array {unknown!r} does not exist; expected one of {list_names(list(arrays))}")
+    parts, marks = _split(Path(place), _flatten(Path(place), arrays[name]), label, device, intake)
+    for role, key in names.items():
+        if key is not None:
+            what = f"{place}: the {role}"
+            array = to_column(arrays[key])
             if array.shape != (m := len(parts.points),):
                 raise DataError(f"{what} have shape {array.shape}; expected ({m},), one per point")
             identifiers = to_raw(array, what)
@@ -297,8 +350,20 @@ def _read_npz(path: Path, label: Column, device: Column, intake: ColumnOptions =
                 marks = marks._replace(label=identifiers)
             else:
                 marks = marks._replace(device=identifiers, device_name=USER)
-    parts = take_points(str(path), parts, marks, intake)
-    return parts._replace(image=find_image(arrays[name].shape, parts.points.shape[1]))
+    parts = take_points(place, parts, marks, intake)
+    unused = [key for key, shape in shapes.items() if shape and key not in (name, *names.values())]
+    if unused:
+        parts = parts._replace(notes=(f"the points are the array {name!r}; not read: {list_names(unused)}",))
+    return parts._replace(image=find_image(shapes[name], parts.points.shape[1]))
+
+
+def _name_array(arrays: dict[str, NDArray[Any]], points: str, column: Column, role: str) -> str | None:
+    """Return the name of the array of labels or devices; None if there is none, or if it is a column of the points."""
+    if column is not None:
+        return column if isinstance(column, str) and column in arrays else None
+    name = find_partner(points, {key: array.shape for key, array in arrays.items()}, role)
+    # Masks of images and several classes per point are not labels.
+    return None if name is None or to_column(arrays[name]).ndim != 1 else name
 
 
 def _flatten(path: Path, array: NDArray[Any]) -> NDArray[Any]:
@@ -309,14 +374,6 @@ def _flatten(path: Path, array: NDArray[Any]) -> NDArray[Any]:
         raise DataError(f"{path} contains images of shape {array.shape}; expected at least one image and one pixel")
     flat = array.reshape(len(array), -1)
     return flat / np.float32(255) if array.dtype == np.uint8 else flat
-
-
-def _find_role(arrays: dict[str, NDArray[Any]], column: Column, usual: tuple[str, ...]) -> tuple[Any, Column]:
-    """Find the array of labels or devices; return it and None, or else None and the column of the points to use."""
-    if column is None:
-        array = next((arrays[name] for name in usual if name in arrays), None)
-        return (array.ravel() if array is not None and array.shape[1:] == (1,) else array), None
-    return (arrays[column], None) if isinstance(column, str) and column in arrays else (None, column)
 
 
 def _split(
@@ -342,7 +399,8 @@ def _read_arff(path: Path, label: Column, device: Column, intake: ColumnOptions 
     return read_frame(str(path), load_arff(path), label, device, intake)
 
 
-SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
+# Largest number of arrays in a message.
+_LISTED = 20
 _TEXTS = (".csv", ".tsv", ".txt")
 # Format of tables in memory, in place of a suffix.
 FRAME = "data frame"
@@ -372,8 +430,8 @@ SUFFIXES: dict[str, Callable[[Path, Column, Column], FileContents]] = {
 }
 # Formats and the options that apply to them only.
 _OPTIONS = (
-    (_NAMED, ("columns", "drop", "encode", "keep", "weight_column", "na", "decimal", "thousands")),
-    ((*_TEXTS, *SPREADSHEETS), ("header",)),
+    (_NAMED, ("columns", "drop", "encode", "keep", "weight_column", "na", "decimal", "thousands", "dates")),
+    ((*_TEXTS, *SPREADSHEETS), ("header", "skip_rows")),
     (_TEXTS, ("separator", "encoding")),
     (SPREADSHEETS, ("sheet",)),
     ((*_FULL, FRAME), ("missing",)),

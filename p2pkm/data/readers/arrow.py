@@ -1,11 +1,11 @@
 """Readers of Apache Arrow tables: .parquet, .arrow, .feather and .ipc."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from p2pkm.core.errors import DataError
-from p2pkm.data.readers.columns import Column, FileContents
+from p2pkm.data.readers.columns import Column, FileContents, list_named
 from p2pkm.data.readers.frame import NamedColumns, list_columns, read_frame
 from p2pkm.data.readers.intake import TIDY, ColumnOptions
 from p2pkm.data.readers.npy import check_unpacked_size
@@ -18,16 +18,18 @@ _OLD = b"FEA1"
 
 def read_parquet(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
     """Read a .parquet file; all columns other than label and device are features."""
-    return use_parquet(path, lambda frame: read_frame(str(path), frame, label, device, intake))
+    return use_parquet(path, lambda frame: read_frame(str(path), frame, label, device, intake),
+                    list_named(label, device, intake))  # fmt: skip
 
 
 def read_arrow(path: Path, label: Column, device: Column, intake: ColumnOptions = TIDY) -> FileContents:
     """Read a file of record batches: Arrow IPC file or stream; Feather version 2 is the same format."""
-    return use_arrow(path, lambda frame: read_frame(str(path), frame, label, device, intake))
+    return use_arrow(path, lambda frame: read_frame(str(path), frame, label, device, intake),
+                    list_named(label, device, intake))  # fmt: skip
 
 
-def use_parquet(path: Path, use: Callable[[NamedColumns], _Used]) -> _Used:
-    """Read the columns of a .parquet file and return what `use` makes of them."""
+def use_parquet(path: Path, use: Callable[[NamedColumns], _Used], named: Sequence[str]) -> _Used:
+    """Read the columns of a .parquet file and return what `use` makes of them; `named` as in `list_columns`."""
     pyarrow = _import_pyarrow(path)
     from pyarrow import parquet
 
@@ -35,7 +37,7 @@ def use_parquet(path: Path, use: Callable[[NamedColumns], _Used]) -> _Used:
         with parquet.ParquetFile(path) as file:
             check_unpacked_size(path, 8 * file.metadata.num_rows * file.metadata.num_columns)
             frame = file.read()
-        return use(list_columns(frame))
+        return use(list_columns(frame, named))
     except DataError:
         raise
     # Text that is not UTF-8 raises ValueError.
@@ -43,8 +45,11 @@ def use_parquet(path: Path, use: Callable[[NamedColumns], _Used]) -> _Used:
         raise DataError(f"{path} cannot be read as Parquet: {error}") from None
 
 
-def use_arrow(path: Path, use: Callable[[NamedColumns], _Used]) -> _Used:
-    """Read the columns of a file of record batches and return what `use` makes of them."""
+def use_arrow(path: Path, use: Callable[[NamedColumns], _Used], named: Sequence[str]) -> _Used:
+    """Read the columns of a file of record batches and return what `use` makes of them.
+
+    `named` is that of `list_columns`.
+    """
     pyarrow = _import_pyarrow(path)
     with path.open("rb") as file:
         start = file.read(len(_MAGIC))
@@ -65,7 +70,7 @@ def use_arrow(path: Path, use: Callable[[NamedColumns], _Used]) -> _Used:
                 batch.validate(full=True)
                 batches.append(batch)
             frame = pyarrow.Table.from_batches(batches, reader.schema)
-        return use(list_columns(frame))
+        return use(list_columns(frame, named))
     except DataError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:

@@ -1,7 +1,8 @@
 """Roles of the columns of a file (label, device, features), and the contents of a file before numbering."""
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,8 +10,17 @@ from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.sorting import find_distinct, narrow
-from p2pkm.data.identifiers import compose, find_missing, identify, is_integer, to_raw
+from p2pkm.data.identifiers import (
+    compose,
+    find_missing,
+    find_unassigned,
+    identify,
+    is_integer,
+    require_assigned,
+    to_raw,
+)
 from p2pkm.data.readers.intake import (
+    CATEGORIES,
     TIDY,
     Categories,
     ColumnOptions,
@@ -24,9 +34,10 @@ from p2pkm.data.table import Table
 
 Column = str | int | None
 
-# Name of the column in which pandas stores row numbers in Parquet and Arrow files.
-INDEX = "__index_level_0__"
-_INDEX = re.compile(r"__index_level_\d+__")
+# Names of columns of row numbers: those of pandas in Parquet and Arrow files, and those that it gives to the first
+# columns, without a name, of text files.
+INDEX = re.compile(r"__index_level_\d+__|Unnamed: 0(\.\d+)?")
+ROW_NUMBERS = "__index_level_0__"
 LABEL_NAMES = ("label",)
 DEVICE_NAMES = ("client", "device")
 # Column of the devices of formats that store them apart from the points.
@@ -182,13 +193,14 @@ def assign_roles(
             "--weight-column"
         )
     roles = (label_index, device_index, weight)
-    points = [j for j, name in enumerate(names) if j not in roles and not _INDEX.fullmatch(name)]
+    points = [j for j, name in enumerate(names) if j not in roles]
     selected, dropped, encoded, copied = (
         {_locate(where, names, column, f"--{option}") for column in getattr(intake, option)}
         for option in ("columns", "drop", "encode", "keep")
     )
-    # A column to copy is a feature only if --columns names it.
-    points = [j for j in points if j not in dropped and (j in selected or not (selected or j in copied))]
+    # Row numbers and a column to copy are features only if --columns names them.
+    points = [j for j in points if j not in dropped
+              and (j in selected or not (selected or j in copied or INDEX.fullmatch(names[j])))]  # fmt: skip
     if not points:
         raise DataError(
             f"{where}: no column is left for the features; its columns are {list_names(names)}. Change --columns, "
@@ -256,9 +268,11 @@ def _check_weights(where: str, weight: Any, locations: RowLocations, intake: Col
     wrong = np.flatnonzero(~(weight > 0) & ~(lost & (intake.missing == "drop")))
     if wrong.size:
         value = "empty or missing" if lost[wrong[0]] else f"{weight[wrong[0]]:g}"
+        is_column = intake.weight_column is not None
+        called = f"column {intake.weight_column!r}" if is_column else "the weight in braces"
+        remedy = "Correct the weights" + (", or remove --weight-column" if is_column else "")
         raise DataError(
-            f"{where}, {locations.describe(int(wrong[0]))}, column {intake.weight_column!r} is {value}; expected a "
-            "weight above 0. Correct the weights, or remove --weight-column"
+            f"{where}, {locations.describe(int(wrong[0]))}, {called} is {value}; expected a weight above 0. {remedy}"
         )
     return ~lost
 
@@ -356,6 +370,28 @@ def find_column(where: str, names: Sequence[str], column: Column, role: str, usu
     return _locate(where, names, column, f"--{role}-column")
 
 
+def note_names_of_rows(
+    names: Sequence[str], roles: ColumnRoles, drop: Collection[str], is_number: Callable[[int], bool]
+) -> tuple[str, ...]:
+    """Note columns of texts without a role where pandas and R write row numbers."""
+    used = {*roles.points, *roles.texts, roles.weight}
+    notes: list[str] = []
+    for j, name in enumerate(names):
+        if INDEX.fullmatch(name) and j not in used and name not in drop and not is_number(j):
+            column, given = f"column {name!r}", shlex.quote(name)
+            if name == ROW_NUMBERS:
+                column, given = "the first column, without a name,", str(j)
+            notes.append(f"{column} is read as names of rows and not used; --keep {given} copies it to labels.csv")
+    return tuple(notes)
+
+
+def list_named(label: Column, device: Column, intake: ColumnOptions) -> tuple[str, ...]:
+    """List the names of columns that options give, and those that have a role by their name."""
+    given = {str(column) for column in (label, device) if column is not None}
+    usual = (LABEL_NAMES if label is None else (), DEVICE_NAMES if device is None else ())
+    return tuple(sorted(given.union(intake.named, *usual)))
+
+
 def as_index(column: str | int) -> int | None:
     """Return the index of a column that is given by number, else None."""
     try:
@@ -368,6 +404,87 @@ def list_names(names: Sequence[str]) -> str:
     """List the first 20 names for a message."""
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     return (", ".join(repr(str(name)) for name in names[:20]) + more) or "none"
+
+
+def rename_values(where: str, parts: FileContents, intake: ColumnOptions) -> FileContents:
+    """Replace values of devices, labels and categories by their new names.
+
+    Raises
+    ------
+    DataError
+        If no row has a value to rename.
+    """
+    new_names = intake.new_names
+    if not new_names:
+        return parts
+    found = set[str]()
+
+    def rename(values: NDArray[Any]) -> NDArray[Any]:
+        texts = [None if value is None else str(value) for value in values.tolist()]
+        found.update(new_names.keys() & set(texts))
+        renamed = np.empty(len(texts), object)
+        renamed[:] = [text if text is None else new_names.get(text, text) for text in texts]
+        return renamed if values.dtype.kind in "iO" else renamed.astype(str)
+
+    device, label, owners = (
+        None if values is None else rename(values) for values in (parts.device, parts.label, parts.owners)
+    )
+    categories = tuple(column._replace(values=rename(column.values)) for column in parts.categories)
+    if unknown := [old for old in new_names if old not in found]:
+        known = {str(value) for values in (parts.device, parts.label, *(column.values for column in parts.categories))
+                 if values is not None for value in values.tolist() if value is not None}  # fmt: skip
+        raise DataError(
+            f"{where}: --rename names {unknown[0]!r}, which no device, label or category is; expected "
+            f"{list_names(sorted(known))}. Correct or remove it"
+        )
+    return parts._replace(categories=categories, device=device, label=label, owners=owners)
+
+
+def check_identifiers(where: str, parts: FileContents) -> FileContents:
+    """Validate that no device is a number below 0, and add a note if a label is.
+
+    Raises
+    ------
+    DataError
+        If a device is a number below 0.
+    """
+    if parts.device is not None:
+        column = "the devices" if parts.device_name is None else f"values of column {parts.device_name!r}"
+        # Arrays have no names, and no texts for missing values.
+        way = "Use --na {value} with --missing drop to leave out" if parts.names else "Remove"
+        remedy = f"{way} such rows, or use --rename {{value}}=NAME to name the device"
+        require_assigned(parts.device, f"{where}: {column}", remedy, parts.rows)
+    classes = set() if parts.label is None else {str(label) for label in parts.label[find_unassigned(parts.label)]}
+    if classes and len(set(parts.label.tolist())) > 2:
+        value = min(classes)
+        way = f"use --na {value} with --missing drop" if parts.names else "remove such rows"
+        note = f"label {value} is read as a class: if it means that a point has none, {way}"
+        parts = parts._replace(notes=(*parts.notes, note))
+    return parts
+
+
+def check_categories(where: str, categories: Sequence[Categories]) -> None:
+    """Validate that columns to encode have categories: names and free texts would become about one feature per row.
+
+    Raises
+    ------
+    DataError
+        If more than half of many texts of a column are different.
+    """
+    problems = list[Problem]()
+    for column in categories:
+        known = [value for value in column.values.tolist() if value]
+        count = len(set(known))
+        if count > CATEGORIES and 2 * count > len(known):
+            problems.append(
+                Problem(
+                    f"column {column.name!r} has {count:,} different texts in {len(known):,} rows, such as "
+                    f"{known[0]!r}, which would be as many features; expected categories that repeat",
+                    f"Use --keep {column.name} instead of --encode {column.name} to copy it to labels.csv, or --drop "
+                    f"{column.name}",
+                )
+            )
+    raise_problems(where, problems, len(categories))
 
 
 def build_table(where: str, parts: FileContents) -> Table:

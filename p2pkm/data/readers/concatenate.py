@@ -38,7 +38,9 @@ def join_contents(contents: Sequence[tuple[str, FileContents]]) -> FileContents:
         Categories(parts[0].name, concatenate_identifiers([part.values for part in parts]))
         for parts in zip(*(part.copied for _, part in filled), strict=True)
     )
-    weights = [part.weight for _, part in filled if part.weight is not None]
+    # Rows of files without weights count as 1.
+    weights = [np.ones(len(part.points)) if part.weight is None else part.weight for _, part in filled]
+    weighted = any(part.weight is not None for _, part in filled)
     sizes = [len(part.points) if part.total is None else part.total for _, part in contents]
     begins = np.cumsum([0, *sizes])
     rows = [
@@ -50,7 +52,7 @@ def join_contents(contents: Sequence[tuple[str, FileContents]]) -> FileContents:
     return FileContents(
         np.concatenate([part.points for _, part in filled]), label, device, first.names, categories=categories,
         rows=None if is_complete else np.concatenate(rows), total=int(begins[-1]), image=first.image,
-        weight=np.concatenate(weights) if weights else None, copied=copied, device_name=first.device_name,
+        weight=np.concatenate(weights) if weighted else None, copied=copied, device_name=first.device_name,
         positions=first.positions,
         owners=concatenate_identifiers(owners) if owners else None, why_empty=first.why_empty,
         notes=tuple(dict.fromkeys(note for _, part in contents for note in part.notes)),

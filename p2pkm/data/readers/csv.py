@@ -7,7 +7,7 @@ of Python reads the first rows, and finds the line of a row for messages.
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice, product
 from pathlib import Path
@@ -17,7 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
-from p2pkm.data.readers.columns import Column, ColumnRoles, FileContents, LabelColumns, assign_roles, take_columns
+from p2pkm.core.validation import EXACT
+from p2pkm.data.readers.columns import (
+    Column,
+    ColumnRoles,
+    FileContents,
+    LabelColumns,
+    assign_roles,
+    note_names_of_rows,
+    take_columns,
+)
 from p2pkm.data.readers.frame import convert_column
 from p2pkm.data.readers.header import find_header, name_columns
 from p2pkm.data.readers.intake import TIDY, ColumnOptions, RowLocations, is_number, plain_numbers
@@ -30,6 +39,8 @@ _SAMPLE = 1000
 _SHORT = 5
 # Lines from which the separator is found.
 _TOP = 20
+# Smallest numbers of rows of a table, and of columns with a text above numbers, with which the first row may be units.
+_MIN_ROWS, _MIN_UNITS = 2, 2
 # Rows that are read as text at a time.
 _ROWS = 100_000
 # Separators of fields in the order in which they are tried.
@@ -108,6 +119,7 @@ def open_text(path: Path, intake: ColumnOptions, read: Callable[[TextSource], _R
         If the text cannot be decoded, or is not a table.
     """
     source = open_source(path, intake.encoding)
+    source = source._replace(blank=intake.skipped, is_plain=source.is_plain and not intake.skipped)
     try:
         return _read_table_text(source, read)
     except (UnicodeDecodeError, UnicodeError) as error:
@@ -133,9 +145,15 @@ def open_text(path: Path, intake: ColumnOptions, read: Callable[[TextSource], _R
 
 def open_cells(path: Path, intake: ColumnOptions, read: Callable[[TextSource], _Read]) -> _Read:
     """Read the text of a sheet of a spreadsheet; errors as in `open_text`."""
-    source, note = open_sheet(path, intake.sheet, intake.decimal)
-    contents = _read_table_text(source, read)
-    return contents._replace(notes=(note, *contents.notes)) if note else contents
+    source, note, lost = open_sheet(path, intake.sheet, intake.decimal, intake.skipped)
+    causes = "".join(f". {text[0].upper()}{text[1:]}" for text in (lost, note) if text)
+    try:
+        contents = _read_table_text(source, read)
+    except DataError as error:
+        raise DataError(f"{error}{causes}") from None
+    if isinstance(contents, FileContents):
+        contents = contents._replace(why_empty=contents.why_empty + causes)
+    return contents._replace(notes=(*filter(None, (note, lost)), *contents.notes))
 
 
 def _read_table_text(source: TextSource, read: Callable[[TextSource], _Read]) -> _Read:
@@ -156,10 +174,38 @@ def _read_source(source: TextSource, label: Column, device: Column, intake: Colu
     named_columns = {str(column) for column in (label, device) if column is not None} | intake.named
     head = read_head(source, named_columns, intake)
     roles = assign_roles(str(source.path), head.names, label, device, intake)
+    check_units(source, head, [j for j in roles.points if j not in roles.encode], intake)
+    notes = [head.note] if head.note else []
+    notes += check_long_numbers(source, head.names, {roles.label, roles.device, *roles.keep} - {None})
     parts = _read_numbers(source, head, roles, intake) or _read_mixed(source, head, roles, intake)
-    notes = [head.note] * bool(head.note)
+    notes += note_names_of_rows(
+        head.names, roles, intake.drop, lambda j: all(is_number(fields[j]) for _, fields in head.sample if fields[j])
+    )
     notes += [] if intake.thousands or intake.decimal != "." else _note_thousands(source, head, roles, parts)
     return parts._replace(notes=tuple(notes))
+
+
+def check_long_numbers(source: TextSource, names: Sequence[str], identifiers: Container[Any] = ()) -> list[str]:
+    """List columns with numbers of a spreadsheet that have lost digits in notes, and refuse them as identifiers.
+
+    Raises
+    ------
+    DataError
+        If a column of identifiers has a number above 2^53, so that different identifiers become equal.
+    """
+    notes = []
+    for j, (row, largest) in source.long_numbers.items():
+        where = f"row {row}, column {names[j]!r} is the number {largest:.0f}"
+        if j in identifiers and largest > EXACT:
+            raise DataError(
+                f"{source.path}, {where}; expected at most 15 digits, because cells of numbers lose the others, and "
+                "different identifiers become equal. Store identifiers in cells of text"
+            )
+        notes.append(
+            f"{where}, of which spreadsheets keep 15 digits: check that different values have not become equal, and "
+            "store identifiers in cells of text"
+        )
+    return notes
 
 
 def _features(head: CsvHeader, roles: ColumnRoles) -> tuple[str, ...]:
@@ -207,6 +253,8 @@ def read_head(source: TextSource, named_columns: set[str], intake: ColumnOptions
         del rows[0]
     if not rows:
         raise DataError(f"{source.path} is empty; expected one point per line, with fields separated by commas")
+    if intake.header == "auto":
+        _check_title(source, rows)
     top = rows[0][1]
     is_header, note = intake.header == "yes", ""
     if delimiter in " \t" and intake.header != "no" and _lacks_name(top, [fields for _, fields in rows[1:]]):
@@ -218,9 +266,90 @@ def read_head(source: TextSource, named_columns: set[str], intake: ColumnOptions
     if is_header:
         head = CsvHeader(delimiter, name_columns(top), rows[0][0], rows[1:], note)
     else:
-        head = CsvHeader(delimiter, [str(j) for j in range(len(top))], skipped, rows, is_named=False)
-    _check_lengths(source, head, head.sample)
+        head = CsvHeader(delimiter, [str(j) for j in range(len(top))], skipped, rows, note, is_named=False)
+    try:
+        _check_lengths(source, head, head.sample)
+    except DataError as error:
+        title = _count_title(source)
+        if not title:
+            raise
+        above = f"{source.unit} 1 is" if title == 1 else f"{source.unit}s 1 to {title} are"
+        raise DataError(f"{error}. If {above} a title above the table, use --skip-rows {title}") from None
     return head
+
+
+def _check_title(source: TextSource, rows: list[tuple[int, list[str]]]) -> None:
+    """Validate that the first row is not a title: few fields above a full row of names with numbers below it.
+
+    Raises
+    ------
+    DataError
+        If it seems to be one.
+    """
+    filled = [sum(map(bool, fields)) for _, fields in rows[:_TOP]]
+    for at in range(1, len(filled) - 1):
+        below, fields = rows[at + 1][1], rows[at][1]
+        if filled[at] < 2 * max(filled[:at]) or 3 * filled[at] < 2 * len(fields) or any(map(is_number, fields)):
+            continue
+        title = next(filter(None, rows[0][1]), "")
+        if not any(map(is_number, below)) or is_number(title) or len(rows[0][1]) != len(fields):
+            return
+        raise DataError(
+            f"{source.path}, {source.unit} {rows[0][0]} has only {title!r}, and {source.unit} {rows[at][0]} has "
+            f"{filled[at]} names; expected names or a point in the first {source.unit}. Use --skip-rows "
+            f"{rows[at][0] - 1}, or remove the title"
+        )
+
+
+def _count_title(source: TextSource) -> int:
+    """Count the lines at the top that cannot be rows of a table: all below have equally many fields; 0 if none."""
+    with source.open() as file:
+        lines = [(at, line) for at, line in enumerate(islice(file, _TOP), 1) if line.strip()]
+    counts = list[int]()
+    for delimiter in _SEPARATORS if ".txt" in source.path.suffixes else _SEPARATORS[:-1]:
+        sizes = [len(next(iter(_fields([line], delimiter)), (0, []))[1]) for _, line in lines]
+        begin = len(sizes)
+        while begin and sizes[begin - 1] == sizes[-1]:
+            begin -= 1
+        if sizes[-1] > 1 and 0 < begin < len(sizes) - 1:
+            counts.append(begin)
+    return lines[min(counts)][0] - 1 if counts else 0
+
+
+def check_units(source: TextSource, head: CsvHeader, columns: Sequence[int], intake: ColumnOptions) -> None:
+    """Validate that the first row below the names is not a second row of names or units.
+
+    Parameters
+    ----------
+    source : TextSource
+    head : CsvHeader
+    columns : sequence of int
+        Columns that may have numbers.
+    intake : ColumnOptions
+
+    Raises
+    ------
+    DataError
+        If it has text in several columns that are numbers in all other rows of the sample.
+    """
+    if not head.is_named or len(head.sample) <= _MIN_ROWS:
+        return
+    (line, first), *rest = head.sample
+    if any(map(is_number, plain_numbers(first, intake))):
+        return
+    odd = [
+        j
+        for j in columns
+        if _is_text(first[j], intake)
+        and not any(_is_text(fields[j], intake) for _, fields in rest)
+        and any(fields[j].lower() not in intake.missing_texts for _, fields in rest)
+    ]
+    if len(odd) >= _MIN_UNITS:
+        raise DataError(
+            f"{source.path}, {source.unit} {line} has texts such as {first[odd[0]]!r} in column "
+            f"{head.names[odd[0]]!r}, and all rows below have numbers there; expected one row of names. If it has "
+            f"units or other names, use --skip-rows {line}-{line}"
+        )
 
 
 def _lacks_name(top: list[str], below: list[list[str]]) -> bool:
@@ -279,7 +408,8 @@ def _read_numbers(
         raise
     except ValueError:
         return None
-    if numbers.shape[1] != len(head.names) or not np.isfinite(numbers).all():
+    if numbers.shape[1] != len(head.names) or not (np.abs(numbers) < EXACT).all():
+        # Infinite numbers, and those of which float64 may lose digits, which only the text shows.
         return None
     marked = [index for index in (roles.label, roles.device) if index is not None]
     texts = _read_columns(source, head, set(marked), only=marked) if marked else {}
@@ -365,10 +495,11 @@ def _read_table(
         except ValueError:
             texts |= _find_texts(source, head, numeric - texts, intake) or numeric
             continue
-        endless = {j for j in numeric - texts if np.isinf(content[j]).any()}
-        if not endless:
+        # Infinite numbers, and those of which float64 may lose digits.
+        large = {j for j in numeric - texts if (np.abs(content[j]) >= EXACT).any()}
+        if not large:
             return content
-        texts |= endless
+        texts |= large
 
 
 def _is_text(field: str, intake: ColumnOptions) -> bool:

@@ -15,6 +15,8 @@ TEXTS = (".csv", ".tsv", ".txt")
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 # Suffix of the file with the labels of a .npy file of points.
 COMPANION = ".labels.npy"
+# Largest number of names in a note.
+_LISTED = 5
 
 
 def format_of(path: str | Path) -> str:
@@ -70,6 +72,29 @@ def expand_path(path: str, suffixes: Iterable[str]) -> list[str] | None:
             f"'{place if os.path.isdir(place) else os.path.dirname(place) or '.'}/*{kinds[0]}'"
         )
     return files
+
+
+def note_ignored(path: str, files: Iterable[str]) -> tuple[str, ...]:
+    """Note what else is in a folder whose data files are read; hidden files are not named."""
+    place = os.path.expanduser(path)
+    if not os.path.isdir(place):
+        return ()
+    rest = [os.path.relpath(name, place) for name in _list_rest(place, set(files))]
+    if not rest:
+        return ()
+    listed = ", ".join(rest[:_LISTED]) + (f" and {len(rest) - _LISTED} more" if len(rest) > _LISTED else "")
+    return (f"not read in the folder {path}: {listed}",)
+
+
+def _list_rest(folder: str, files: set[str]) -> list[str]:
+    """List files and folders without any of the files read, at any depth, in order."""
+    rest: list[str] = []
+    for name in _sort_naturally(os.path.join(folder, name) for name in os.listdir(folder) if name[0] not in "._"):
+        if os.path.isdir(name) and any(file.startswith(name + os.sep) for file in files):
+            rest += _list_rest(name, files)
+        elif name not in files:
+            rest.append(name)
+    return rest
 
 
 def _list_partitioned(folder: str) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.data.identifiers import is_missing
-from p2pkm.data.readers.columns import DEVICE_NAMES, INDEX, LABEL_NAMES
+from p2pkm.data.readers.columns import DEVICE_NAMES, LABEL_NAMES, ROW_NUMBERS
 from p2pkm.data.readers.intake import is_number
 
 # Largest share of the rows below that may look like names, too.
@@ -44,10 +44,17 @@ def find_header(top: Sequence[str], below: Sequence[Sequence[str]], named_column
         return True, ""
     if not below or any(len(row) != len(top) for row in below):
         return False, ""
-    if not are_names([top[j] for j in numbers], [[row[j] for j in numbers] for row in below]):
-        return False, ""
     fields = ", ".join(top[:_LISTED]) + ", ..." * (len(top) > _LISTED)
-    return True, f"the first row ({fields}) is read as column names; use --header no to read it as a point"
+    if are_names([top[j] for j in numbers], [[row[j] for j in numbers] for row in below]):
+        return True, f"the first row ({fields}) is read as column names; use --header no to read it as a point"
+    if _are_counted(top) and list(top) not in list(map(list, below)):
+        return False, f"the first row ({fields}) is read as a point; use --header yes to read it as column names"
+    return False, ""
+
+
+def _are_counted(top: Sequence[str]) -> bool:
+    """Return whether a row is 0, 1, 2, ... or 1, 2, 3, ..., as numbered columns are called."""
+    return list(top) in ([str(j) for j in range(len(top))], [str(j + 1) for j in range(len(top))])
 
 
 def name_columns(top: Sequence[str]) -> list[str]:
@@ -58,8 +65,8 @@ def name_columns(top: Sequence[str]) -> list[str]:
     """
     rest = list(top[1:])
     counted = rest == [str(j) for j in range(len(rest))] or not any(map(is_number, rest))
-    index = counted and bool(rest) and top[0] in ("", "Unnamed: 0")
-    return [INDEX if index and j == 0 else name or str(j) for j, name in enumerate(top)]
+    index = counted and bool(rest) and not top[0]
+    return [ROW_NUMBERS if index and j == 0 else name or str(j) for j, name in enumerate(top)]
 
 
 def _has_names(top: Sequence[str], second: Sequence[str], named_columns: set[str]) -> bool:
@@ -76,7 +83,9 @@ def are_names(top: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Return whether a first row of numbers contains column names, by comparison with the rows below.
 
     It does if there are at least two rows below and a column is text in all of them. It also does if its numbers are
-    ascending or descending and one of these conditions holds:
+    those that pandas gives to columns without names, 0 to d - 1, there are at least three, and at most one in ten rows
+    below is equal. It also does if its numbers are ascending or descending and one of these
+    conditions holds:
 
     * All are integers, at most one in ten values below is an integer, and all are far from the values below.
     * There are at least three, equally spaced (as at most one in ten rows below is), and they are integers above
@@ -94,6 +103,8 @@ def are_names(top: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
         return False
     first = np.array(top, np.float64)
     rows = np.array([[np.nan if is_missing(field) else float(field) for field in row] for row in below])
+    if len(top) > 2 and list(top) == [str(j) for j in range(len(top))]:
+        return _are_rare(rows, lambda row: bool((row == first).all()))
     if not _ascend(first) or not np.isfinite(first).all() or np.isnan(rows).all(axis=0).any():
         return False
     are_integers = all(field.lstrip("+-").isdecimal() for field in top) and bool(_fractions(rows).all())

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
 from p2pkm.data.readers.columns import DEVICE_NAMES, LABEL_NAMES, list_names
-from p2pkm.data.readers.frame import is_frame, list_columns
+from p2pkm.data.readers.frame import is_frame, list_columns, take_table
 from p2pkm.data.table import Table
 
 _CALLER = 4  # calls from a warning to the call of `Shards.deal`
@@ -61,6 +61,7 @@ def read_for_deal(data: Any, device: Any, labels: Any, weights: Any, *, missing:
     DataError
         If a column does not exist, an array is data in addition to a column, or no device is known.
     """
+    data = take_table(data)
     named = {"device": device, "labels": labels, "weights": weights}
     if not (is_frame(data) or isinstance(data, Table)):
         column = next((name for name, value in named.items() if isinstance(value, str)), None)
@@ -93,7 +94,8 @@ def _select(values: Any, table: Table) -> Any:
     """Select the values of the remaining rows of a table from those of all its rows."""
     if table.rows is None or np.shape(values)[:1] != (table.total,):
         return values
-    return np.asarray(values)[table.rows]
+    # Masked arrays keep their masks.
+    return np.asanyarray(values)[table.rows]
 
 
 def _read(frame: Any, device: Any, labels: Any, weights: Any, missing: bool) -> tuple[Any, Table]:

@@ -1,20 +1,27 @@
 """Columns of text and Arrow files: selection of features, conversion to numbers, and missing values."""
 
 import codecs
-import io
 import math
 import re
 import shlex
-from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.core.validation import check_choice
-from p2pkm.data.identifiers import ANSWERS, FILLING, MISSING
+from p2pkm.core.validation import EXACT, check_choice
+from p2pkm.data.identifiers import ANSWERS, FILLING, MISSING, compose, join_names
+from p2pkm.data.readers.dates import (
+    EXAMPLES,
+    ORDERS,
+    are_times,
+    explain_time,
+    find_orders,
+    read_moment,
+    write_orders,
+)
 
 # Names of columns: a sequence, or a comma-separated text.
 Names = str | Sequence[str]
@@ -23,19 +30,22 @@ HEADERS = ("auto", "yes", "no")
 # Separators of thousands, and names of separators of fields.
 THOUSANDS = (",", ".", " ", "'", "_")
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "space": " ", "pipe": "|"}
+# Mark of a number with another decimal separator; files with this character are not read.
+_OTHER_DECIMAL = "\0"
+# Negative numbers of accounting and of other programs: (5), 5-, and with a minus sign other than the hyphen.
+_NEGATIVE = re.compile(r"\([^\d()]?\s?\d[\d.,' ]*\)|\d[\d.,' ]*[-\u2212]|[\u2012\u2013\u2212]\s?\d[\d.,' ]*")
+# Errors of formulas in spreadsheets.
+_ERRORS = ("#DIV/0!", "#N/A", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!")
 # Number with a decimal comma, or without a fraction.
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,?\d+([eE][+-]?\d+)?")
 _BOOLEANS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
-_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]\d.*)?")
-_ISO = re.compile(r"\d{4}-\d\d-\d\d([ T]\d.*)?")
-# Largest number of distinct texts with which a message suggests that a column contains categories.
-_CATEGORIES = 30
+# Largest number of distinct texts that are categories even if they rarely repeat.
+CATEGORIES = 30
+# Values of `rename` and `skip_rows`.
+_RENAMED = re.compile(r"\s*[^=\s][^=]*=.*\S.*")
+_SKIPPED = re.compile(r"[0-9]{1,9}|[0-9]{1,9}-[0-9]{1,9}(,[0-9]{1,9}-[0-9]{1,9})*")
 # Largest number of texts among numbers that are suggested as missing values.
 _MISSING_TEXTS = 3
-# Also matches -31 at the end of the date 2026-01-31, which the substitution leaves unchanged.
-_ZONE = re.compile(r"\s*(?:(?:UTC|GMT|Z)|([+-]\d\d(?::?\d\d)?))$")
-_EPOCH = datetime(1970, 1, 1)
-_DAY = timedelta(days=1)
 
 
 class ColumnOptions(NamedTuple):
@@ -61,11 +71,19 @@ class ColumnOptions(NamedTuple):
     na : str
         Comma-separated texts for missing values in addition to the usual ones; after "=", instead of them.
     decimal, thousands : str
-        Decimal sign and separator of thousands in numbers of text files; thousands "": none.
+        Decimal separator and separator of thousands in numbers of text files; thousands "": none.
     separator, encoding : str
         Separator of the fields and encoding of text files; "": detected.
     sheet : str
         Name or number of the sheet of a spreadsheet; "": the first.
+    dates : {"iso", "ymd", "dmy", "mdy", "none"}
+        Order of year, month and day in dates of the columns of `encode`. "iso": only dates that begin with a year of
+        four digits, which all orders but "none" read; "none": such texts are categories.
+    rename : tuple of str
+        Values ``old=new`` of the device, the label and the categories that are replaced, such as two spellings of
+        a site.
+    skip_rows : str
+        Lines of a text file, or rows of a sheet, that are skipped: "3" are the first three, "2-2,5-6" these numbers.
     """
 
     columns: tuple[str, ...] = ()
@@ -81,6 +99,9 @@ class ColumnOptions(NamedTuple):
     separator: str = ""
     encoding: str = ""
     sheet: str = ""
+    dates: str = "iso"
+    rename: tuple[str, ...] = ()
+    skip_rows: str = ""
 
     @classmethod
     def of(cls, **options: Any) -> "ColumnOptions":
@@ -94,6 +115,12 @@ class ColumnOptions(NamedTuple):
         fields = {name: value for name, value in options.items() if value is not None}
         for name in ("columns", "drop", "encode", "keep"):
             fields[name] = split_list(fields.get(name, ()))
+        rename = fields.get("rename", ())
+        named = [f"{old}={new}" for old, new in rename.items()] if isinstance(rename, Mapping) else rename
+        fields["rename"] = split_list(named)
+        skip = fields.get("skip_rows", "")
+        is_list = isinstance(skip, Iterable) and not isinstance(skip, str)
+        fields["skip_rows"] = ",".join(f"{row}-{row}" for row in skip) if is_list else str(skip).replace(" ", "")
         na = fields.get("na", "")
         fields["na"] = na if isinstance(na, str) else ",".join(map(str, na))
         return cls(**fields)._check()
@@ -102,17 +129,25 @@ class ColumnOptions(NamedTuple):
         check_choice(self.missing, ANSWERS, "missing")
         check_choice(self.header, HEADERS, "header")
         check_choice(self.decimal, (".", ","), "decimal")
+        check_choice(self.dates, ORDERS, "dates")
         check_choice(self.thousands, ("", *THOUSANDS), "thousands")
         if self.thousands == self.decimal:
             raise ExperimentError(
-                f"thousands and decimal are both {self.decimal!r}; expected two signs. Use --thousands or --decimal "
-                "with another sign"
+                f"thousands and decimal are both {self.decimal!r}; expected two different characters. Use another "
+                "--thousands or --decimal"
             )
         separator = SEPARATORS.get(self.separator, self.separator)
         if len(separator) > 1 or separator == '"' or separator.isalnum():
             raise ExperimentError(
-                f"separator is {self.separator!r}; expected one sign, such as ';' or '|', or one of "
+                f"separator is {self.separator!r}; expected one character, such as ';' or '|', or one of "
                 f"{', '.join(SEPARATORS)}"
+            )
+        if wrong := [part for part in self.rename if not _RENAMED.fullmatch(part)]:
+            raise ExperimentError(f"rename is {wrong[0]!r}; expected OLD=NEW, such as Koeln=Köln")
+        if self.skip_rows and not _SKIPPED.fullmatch(self.skip_rows):
+            raise ExperimentError(
+                f"skip_rows is {self.skip_rows!r}; expected a number of rows at the top, such as 3, or ranges of row "
+                "numbers from 1, such as 2-2 or 1-3,5-5"
             )
         if self.encoding:
             try:
@@ -140,6 +175,19 @@ class ColumnOptions(NamedTuple):
         """Texts for missing values, in lower case; the empty text is always one."""
         texts = frozenset(text.lower() for text in split_list(self.na.removeprefix("=")))
         return texts | (frozenset([""]) if self.na.startswith("=") else MISSING)
+
+    @property
+    def skipped(self) -> list[range]:
+        """Line or row numbers to skip, from 1."""
+        ends = [part.split("-") for part in self.skip_rows.split(",") if part]
+        ranges = [range(int(end[0]) if end[1:] else 1, int(end[-1]) + 1) for end in ends]
+        return [numbers for numbers in ranges if numbers]
+
+    @property
+    def new_names(self) -> dict[str, str]:
+        """New value of each value to rename."""
+        pairs = (part.partition("=") for part in self.rename)
+        return {compose(old.strip()): compose(new.strip()) for old, _, new in pairs}
 
     def mark_numbers(self, column: NDArray[np.float64]) -> NDArray[np.float64]:
         """Replace the numbers among the texts for missing values, such as -99, by NaN."""
@@ -219,15 +267,6 @@ def split_list(names: str | int | Sequence[Any]) -> tuple[str, ...]:
     return tuple(map(str, names)) if isinstance(names, Iterable) else (str(names),)
 
 
-def join_names(names: Sequence[str]) -> str:
-    """Write names as a text from which `split_list` reads the same names."""
-    import csv
-
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(names)
-    return text.getvalue()
-
-
 def to_number(field: str) -> float:
     """Convert a field to a number as other programs do: unlike for `float`, 1_000 and non-ASCII digits are text."""
     if "_" in field or not field.isascii():
@@ -236,10 +275,10 @@ def to_number(field: str) -> float:
 
 
 def plain_numbers(fields: list[str], intake: ColumnOptions) -> list[str]:
-    """Write numbers with the decimal sign and the separators of thousands of a file as plain numbers.
+    """Write numbers with the decimal separator and the separators of thousands of a file as plain numbers.
 
     Other fields, such as 7.4 where points separate thousands, are returned unchanged or, if they would be read as
-    another number, in brackets.
+    another number, after `_OTHER_DECIMAL`.
     """
     if intake.decimal == "." and not intake.thousands:
         return fields
@@ -250,7 +289,7 @@ def plain_numbers(fields: list[str], intake: ColumnOptions) -> list[str]:
     def plain(field: str) -> str:
         if number.fullmatch(field):
             return (field.replace(intake.thousands, "") if mark else field).replace(intake.decimal, ".")
-        return f"({field})" if intake.decimal != "." and "." in field and is_number(field) else field
+        return f"{_OTHER_DECIMAL}{field}" if intake.decimal != "." and "." in field and is_number(field) else field
 
     return [plain(field) for field in fields]
 
@@ -265,8 +304,13 @@ def is_number(field: str) -> bool:
 
 
 def read_column(
-    name: str, fields: Sequence[str], locations: RowLocations, encode: bool, missing: frozenset[str] = MISSING
-) -> Any:  # fmt: skip
+    name: str,
+    fields: Sequence[str],
+    locations: RowLocations,
+    encode: bool,
+    missing: frozenset[str] = MISSING,
+    dates: str = "iso",
+) -> Any:
     """Convert the fields of a column to numbers, float64[m] with NaN for missing values, or to categories.
 
     Parameters
@@ -281,6 +325,8 @@ def read_column(
         Whether the column contains categories or dates.
     missing : frozenset of str
         Texts for missing values, in lower case.
+    dates : {"iso", "ymd", "dmy", "mdy", "none"}
+        Order of year, month and day in dates.
 
     Returns
     -------
@@ -288,28 +334,73 @@ def read_column(
     """
     known = [at for at, field in enumerate(fields) if field.lower() not in missing]
     if encode:
-        if not _are_dates([fields[at] for at in known]):
+        if dates == "none" or not are_times(fields[at] for at in known):
             present = set(known)
             return Categories(name, np.array([field if at in present else "" for at, field in enumerate(fields)]))
-        days = _read_days(name, fields, known, locations)
+        days = _read_days(name, fields, known, locations, dates)
         return days if isinstance(days, Problem) else _fill(len(fields), known, days)
     wrong = [at for at in known if not is_number(fields[at])]
     if not wrong:
         numbers = [to_number(fields[at]) for at in known]
         endless = next((at for at, number in zip(known, numbers, strict=True) if not math.isfinite(number)), None)
         if endless is None:
+            merged = _find_merged([fields[at] for at in known], numbers)
+            if merged is not None:
+                return explain_merged(name, *merged)
             return _fill(len(fields), known, numbers)
         place = f"{locations.describe(endless)}, column {name!r} is {fields[endless]!r}"
         return Problem(f"{place}; expected a finite number", f"Remove such lines, or use --drop {name}")
     if len(wrong) == len(known) and all(fields[at].lower() in _BOOLEANS for at in known):
         return _fill(len(fields), known, [_BOOLEANS[fields[at].lower()] for at in known])
     place = f"{locations.describe(wrong[0])}, column {name!r} is {_unmark(fields[wrong[0]])!r}"
-    return _explain_text(name, [fields[at] for at in known], place, locations.number_format, len(wrong))
+    return _explain_text(
+        name, [fields[at] for at in known], fields[wrong[0]], place, locations.number_format, len(wrong)
+    )
+
+
+def _find_merged(fields: list[str], numbers: list[float]) -> tuple[str, str] | None:
+    """Find two different large numbers that are equal as float64; None if there are none."""
+    from decimal import Decimal
+
+    exact: dict[float, Decimal] = {}
+    for field, number in zip(fields, numbers, strict=True):
+        if abs(number) >= EXACT and exact.setdefault(number, value := Decimal(field)) != value:
+            return f"{exact[number]:f}", f"{value:f}"
+    return None
+
+
+def explain_merged(name: str, first: object, second: object) -> Problem:
+    """Describe the problem of a column with large numbers that are equal as float64."""
+    return Problem(
+        f"column {name!r} has {first} and {second}, which are equal as floating-point numbers; expected numbers that "
+        "differ in 15 digits",
+        f"Use --keep {name} or --drop {name} if it contains identifiers, else subtract a constant",
+    )
+
+
+def explain_categories(
+    name: str, fields: Sequence[str], locations: RowLocations, missing: frozenset[str]
+) -> NDArray[np.float64] | Problem:  # fmt: skip
+    """Describe why a column of declared categories cannot be a feature, also if their names are numbers.
+
+    A column without values is returned as missing numbers, as from `read_column`.
+    """
+    known = [at for at, field in enumerate(fields) if field.lower() not in missing]
+    if not known:
+        return np.full(len(fields), np.nan)
+    texts = [fields[at] for at in known]
+    place = f"{locations.describe(known[0])}, column {name!r} is {texts[0]!r}"
+    if are_times(texts):
+        return _explain_text(name, texts, texts[0], place, locations.number_format, len(texts))
+    return Problem(
+        f"{place}, a declared category; expected a number",
+        f"Use --encode {name}, --drop {name}, --label-column {name} or --device-column {name}",
+    )
 
 
 def _unmark(field: str) -> str:
-    """Return a number without the brackets in which `plain_numbers` writes one with another decimal sign."""
-    return field[1:-1] if field[:1] == "(" and field[-1:] == ")" and is_number(field[1:-1]) else field
+    """Return a number without the mark that `plain_numbers` sets before one with another decimal separator."""
+    return field.removeprefix(_OTHER_DECIMAL)
 
 
 def _fill(m: int, known: list[int], numbers: list[float]) -> NDArray[np.float64]:
@@ -318,69 +409,89 @@ def _fill(m: int, known: list[int], numbers: list[float]) -> NDArray[np.float64]
     return column
 
 
-def _are_dates(fields: list[str]) -> bool:
-    """Return whether all fields are dates such as 2026-01-31, possibly followed by a time."""
-    # Rejects other texts that begin with a date, such as 2026-01-31B, and codes of eight digits.
-    if not fields or not all(_ISO.fullmatch(field) for field in fields):
-        return False
-    try:
-        return all(date.fromisoformat(day) for day in {field[:10] for field in fields})
-    except ValueError:
-        return False
-
-
-def _read_days(name: str, fields: Sequence[str], known: list[int], locations: RowLocations) -> list[float] | Problem:
+def _read_days(
+    name: str, fields: Sequence[str], known: list[int], locations: RowLocations, order: str
+) -> list[float] | Problem:
     """Convert dates and times to days since 1970-01-01; times with a time zone are converted to UTC."""
-    memo: dict[str, tuple[float, bool] | None] = {}
+    moments = {field: read_moment(field, order) for field in {fields[at] for at in known}}
+    wrong = next((at for at in known if moments[fields[at]] is None), None)
+    if wrong is not None:
+        return _explain_date(name, [fields[at] for at in known], f"{locations.describe(wrong)}, column {name!r}", order)
     days: list[float] = []
     for at in known:
-        if fields[at] not in memo:
-            memo[fields[at]] = _read_moment(fields[at])
-        moment = memo[fields[at]]
-        if moment is None or moment[1] != (memo[fields[known[0]]] or moment)[1]:
-            what = "a time that cannot be read" if moment is None else (
-                f"a time {'with' if moment[1] else 'without'} a time zone, unlike {fields[known[0]]!r}")  # fmt: skip
-            text = f"{locations.describe(at)}, column {name!r} is {fields[at]!r}, {what}"
+        moment = moments[fields[at]]
+        assert moment is not None
+        if moment[1] != (moments[fields[known[0]]] or moment)[1]:
+            with_zone = "with" if moment[1] else "without"
             return Problem(
-                f"{text}; expected times such as 2026-01-31 18:00:00, all with or all without a zone such as +01:00",
+                f"{locations.describe(at)}, column {name!r} is {fields[at]!r}, a time {with_zone} a time zone, unlike "
+                f"{fields[known[0]]!r}; expected times such as 2026-01-31 18:00:00, all with or all without a zone "
+                "such as +01:00",
                 f"Correct the fields, or use --drop {name}",
             )
         days.append(moment[0])
     return days
 
 
-def _read_moment(field: str) -> tuple[float, bool] | None:
-    """Convert a time to days since 1970-01-01; return them and whether the time has a zone, or None if not a time."""
-    try:
-        moment = datetime.fromisoformat(_ZONE.sub(lambda zone: zone[1] or "+00:00", field))
-    except ValueError:
-        return None
-    zoned = moment.tzinfo is not None
-    return (moment - (_EPOCH.replace(tzinfo=UTC) if zoned else _EPOCH)) / _DAY, zoned
+def _explain_date(name: str, known: list[str], place: str, order: str) -> Problem:
+    """Describe the problem of a column of times, of which at least one cannot be read as a date in an order."""
+    wrong = [field for field in known if read_moment(field, order) is None]
+    what, remedy = explain_time(wrong[0], order)
+    orders = find_orders(known)
+    kinds = list(dict.fromkeys(wrong))
+    drop = f"or use --drop {name}"
+    if orders and order not in orders:
+        what, remedy = f"not a date of --dates {order}", f"Use {write_orders(orders)}, {drop}"
+    elif remedy and not orders:
+        remedy = f"{remedy}, use --dates none for one category per text, or --drop {name}"
+    elif len(kinds) <= _MISSING_TEXTS:
+        meaning = "it means" if len(kinds) == 1 else "they mean"
+        correct = f"correct the fields ({len(wrong):,} of {len(known):,})"
+        remedy = f"Use --na {shlex.quote(join_names(kinds))} if {meaning} missing, {correct}, {drop}"
+    else:
+        remedy = f"Correct the fields ({len(wrong):,} of {len(known):,} are not dates), {drop}"
+    return Problem(f"{place} is {wrong[0]!r}, {what}; expected {EXAMPLES[order]}", remedy)
 
 
-def _explain_text(name: str, known: list[str], place: str, number_format: str, wrong: int) -> Problem:
-    """Describe the problem of a column in which `wrong` of the known fields are not numbers."""
+def _explain_text(name: str, known: list[str], first: str, place: str, number_format: str, wrong: int) -> Problem:
+    """Describe the problem of a column in which `wrong` of the known fields, `first` among them, are not numbers."""
     number = f"{place}; expected {number_format}"
-    if all(_DATE.fullmatch(field) for field in known):
-        way = (
-            f"Use --encode {name} for days since 1970-01-01"
-            if _are_dates(known)
-            else f"Write dates as 2026-01-31 and use --encode {name}"
+    if are_times(known):
+        orders = find_orders(known)
+        if not orders:
+            what, remedy = explain_time(first, "iso")
+            return Problem(
+                f"{place}, {what}; expected a number", f"{remedy or 'Correct the fields'}, or use --drop {name}"
+            )
+        order = "" if "iso" in orders else f" with {write_orders(orders)}"
+        return Problem(
+            f"{place}, a date; expected a number",
+            f"Use --encode {name}{order} for days since 1970-01-01, or use --drop {name}",
         )
-        return Problem(f"{place}, a date; expected a number", f"{way}, or use --drop {name}")
     if sum(_unmark(field) != field for field in known) == wrong:
         # Of a file with decimal points only, no other field has a fraction.
         are_points = not any("." in field and _unmark(field) == field for field in known)
-        fix = "Use --decimal ." if are_points else f"Correct the fields ({wrong:,} have another decimal sign)"
-        return Problem(f"{place}; expected a number with the decimal sign of --decimal", f"{fix}, or use --drop {name}")
+        fix = "Use --decimal ." if are_points else f"Correct the fields ({wrong:,} have another decimal separator)"
+        return Problem(
+            f"{place}; expected a number with the decimal separator of --decimal", f"{fix}, or use --drop {name}"
+        )
+    if _NEGATIVE.fullmatch(first):
+        value = "-" + first.strip("()-\u2012\u2013\u2212 ")
+        text = f"{place}, a negative number of another format; expected {value}"
+        return Problem(text, f"Write such fields as {value}, or use --drop {name}")
+    if first in _ERRORS:
+        errors = shlex.quote(",".join(sorted({field for field in known if field in _ERRORS})))
+        return Problem(
+            f"{place}, the error of a formula in a spreadsheet; expected a number",
+            f"Correct the formula, use --na {errors} if it means missing, or use --drop {name}",
+        )
     if any(is_number(field.replace(",", ".")) for field in known):
         commas = all(_DECIMAL_COMMA.fullmatch(field) for field in known)
         fix = "Use --decimal ','" if commas else f"{_suggest_na(known)}Correct the fields ({wrong:,} are not numbers)"
         return Problem(number, f"{fix}, or use --drop {name}")
     count = len(set(known))
     role = f"--label-column {name} or --device-column {name}"
-    if count <= _CATEGORIES and 2 * count <= len(known):
+    if count <= CATEGORIES and 2 * count <= len(known):
         return Problem(
             f"{place}, one of {count} categories; expected a number", f"Use --encode {name}, --drop {name}, {role}"
         )
@@ -436,15 +547,24 @@ def mark_missing(
     return complete, problems
 
 
+def name_indicators(name: str, values: Sequence[str]) -> list[tuple[str, str]]:
+    """List category and name, such as ``ward=icu``, of each 0/1 feature of a column with these categories.
+
+    Two categories are one feature, as two would count their difference twice.
+    """
+    counted = values[1:] if len(values) == 2 else values
+    return [(value, f"{name}={value}") for value in counted]
+
+
 def one_hot(categories: Sequence[Categories]) -> tuple[list[NDArray[np.float64]], tuple[str, ...]]:
-    """Encode categories as columns of 0 and 1, sorted by category; return them and their names, such as ``ward=icu``.
+    """Encode categories as columns of 0 and 1, sorted by category; return them and their names.
 
     Missing categories are NaN in all columns.
     """
     columns = list[NDArray[np.float64]]()
     names = list[str]()
     for column in categories:
-        for value in np.unique(column.values[column.values != ""]):
+        for value, name in name_indicators(column.name, np.unique(column.values[column.values != ""]).tolist()):
             columns.append(np.where(column.values == "", np.nan, column.values == value))
-            names.append(f"{column.name}={value}")
+            names.append(name)
     return columns, tuple(names)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.errors import DataError
+from p2pkm.core.validation import cast_points
 from p2pkm.data.identifiers import require_complete, to_raw
 from p2pkm.data.readers.columns import USER, Column, FileContents
 from p2pkm.data.readers.concatenate import join_contents
@@ -95,15 +96,15 @@ def _points(where: str, data: Any) -> FileContents:
     )
 
 
-def _numbers(where: str, points: Sequence[Any]) -> NDArray[np.float64]:
+def _numbers(where: str, points: Sequence[Any]) -> NDArray[np.floating[Any]]:
     """Convert points to float64[m, d]; a point may be a number or a nested list."""
     if not points:
         return np.empty((0, 0))
     array = _array(points)
     if array.dtype.kind in "biuf" and array.size:
-        rows = array.reshape(len(points), -1).astype(np.float64)
+        rows = array.reshape(len(points), -1)
         if np.isfinite(rows).all():
-            return rows
+            return cast_points(rows, f"{where}, x", np.float64)
     shape = _array(points[0]).shape
     for row, point in enumerate(points):
         values = _array(point)

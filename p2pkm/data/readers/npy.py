@@ -1,6 +1,7 @@
 """Readers of NumPy files from untrusted sources: without pickles, and with limits on the decompressed size."""
 
 import math
+import re
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -14,8 +15,13 @@ from p2pkm.core.errors import DataError
 
 # Largest decompressed size of a file in bytes.
 LARGEST = 16 * 2**30
-# Names of an array of labels in an archive.
-LABELS = ("y", "labels", "label")
+# Words in the names of the arrays of points, labels and devices in an archive, such as train_images and y_train.
+WORDS = {
+    "labels": ("y", "labels", "label", "targets", "target", "classes", "class"),
+    "devices": ("client", "clients", "device", "devices"),
+    "points": ("x", "points", "images", "data", "features", "samples"),
+}
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 # A file that decompresses to more than _USUAL bytes, and to more than _DENSEST times its size, is a decompression bomb.
 _USUAL = 2**28
 _DENSEST = 200
@@ -72,21 +78,67 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
         ) from None
 
 
+def _find_role(name: str) -> tuple[str, frozenset[str]]:
+    """Return the role of an array by the words in its name, and the other words, such as train; "": unknown role."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    role = next((role for role, known in WORDS.items() if set(words) & set(known)), "")
+    return role, frozenset(words) - frozenset(WORDS.get(role, ()))
+
+
 def find_points(shapes: Mapping[str, tuple[int, ...]]) -> str | None:
     """Return the name of the array of points in an archive; None if this is ambiguous.
 
-    The array has a usual name, or is the only one with two dimensions or, without such arrays, the only one with three
-    or four dimensions (images). Arrays of labels are ignored.
+    The array is called X, points, images, data, features or samples, or is the only one with such a word in its name.
+    Without such names it is the only one with two to four dimensions that is neither labels nor devices, and has as
+    many rows as the labels. A single column next to other arrays of its length may be labels, too.
     """
-    for name in ("X", "points", "images"):
-        if name in shapes:
-            return name
-    rows = {name: len(shape) for name, shape in shapes.items() if name not in LABELS}
-    for least, most in ((2, 2), (3, 4)):
-        candidates = [name for name, dimensions in rows.items() if least <= dimensions <= most]
-        if candidates:
-            return candidates[0] if len(candidates) == 1 else None
-    return None
+    usual = [name for name in shapes if name.lower() in WORDS["points"]]
+    if usual:
+        return usual[0] if len(usual) == 1 else None
+    roles = {name: _find_role(name)[0] for name in shapes}
+    tables = [name for name, shape in shapes.items() if 2 <= len(shape) <= 4]
+    named = [name for name in tables if roles[name] == "points"]
+    if named:
+        return named[0] if len(named) == 1 else None
+    rows = {shapes[name][0] for name in shapes if roles[name] == "labels" and shapes[name]}
+    candidates = [name for name in tables if not roles[name] and (not rows or shapes[name][0] in rows)]
+    if len(candidates) != 1:
+        return None
+    shape = shapes[candidates[0]]
+    alike = [name for name in shapes if name != candidates[0] and not roles[name] and shapes[name][:1] == shape[:1]]
+    return None if shape[1:] == (1,) and alike else candidates[0]
+
+
+def find_partner(points: str, shapes: Mapping[str, tuple[int, ...]], role: str) -> str | None:
+    """Return the name of the array of labels or devices that belongs to an array of points; None if there is none.
+
+    Parameters
+    ----------
+    points : str
+        Name of the array of points.
+    shapes : mapping of str to tuple of int
+    role : {"labels", "devices"}
+    """
+    found = {name: _find_role(name)[1] for name in shapes if _find_role(name)[0] == role and name != points}
+    words = _find_role(points)[1]
+    # Of train_images the labels are train_labels; of images they are labels, and not test_labels.
+    partners = [name for name, rest in found.items() if rest == words] or [
+        name for name, rest in found.items() if not rest
+    ]
+    if not partners:
+        partners = [name for name in found if shapes[name][:1] == shapes[points][:1]]
+        partners = partners if len(partners) == 1 else []
+    return min(partners, key=lambda name: [word in name.lower() for word in WORDS[role]][::-1], default=None)
+
+
+def to_column(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a column [n, 1], or 0/1 indicators of classes [n, c] (one-hot), as one value per row; else unchanged."""
+    if array.shape[1:] == (1,):
+        return array.ravel()
+    is_one_hot = array.ndim == 2 and array.shape[1] > 1 and array.dtype.kind in "biuf"
+    if is_one_hot and np.isin(array, (0, 1)).all() and (array.astype(np.int64).sum(axis=1) == 1).all():
+        return array.argmax(axis=1)
+    return array
 
 
 def find_image(shape: tuple[int, ...], d: int) -> tuple[int, ...] | None:

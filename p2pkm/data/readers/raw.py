@@ -11,7 +11,6 @@ from p2pkm.core.errors import DataError
 from p2pkm.data.readers.anndata import split_part
 from p2pkm.data.readers.any_format import (
     FRAME,
-    SPREADSHEETS,
     SUFFIXES,
     check_file,
     check_intake,
@@ -21,9 +20,28 @@ from p2pkm.data.readers.any_format import (
 from p2pkm.data.readers.arff import load_arff
 from p2pkm.data.readers.arrow import use_arrow, use_parquet
 from p2pkm.data.readers.columns import USER, list_names
-from p2pkm.data.readers.csv import locate_rows, open_cells, open_text, read_fields, read_head
-from p2pkm.data.readers.folder import TEXTS, expand_path, format_of, name_files
-from p2pkm.data.readers.frame import NamedColumns, convert_column, has_columns, list_columns, to_texts
+from p2pkm.data.readers.content import SPREADSHEETS
+from p2pkm.data.readers.csv import (
+    check_long_numbers,
+    check_units,
+    locate_rows,
+    open_cells,
+    open_text,
+    read_fields,
+    read_head,
+)
+from p2pkm.data.readers.folder import TEXTS, expand_path, format_of, name_files, note_ignored
+from p2pkm.data.readers.frame import (
+    NamedColumns,
+    convert_column,
+    has_columns,
+    is_category,
+    list_columns,
+    list_notes,
+    take_table,
+    to_categories,
+    to_texts,
+)
 from p2pkm.data.readers.intake import ColumnOptions, RowLocations
 from p2pkm.data.readers.npy import load_array
 from p2pkm.data.readers.text_source import TextSource
@@ -68,7 +86,9 @@ class RawTable(NamedTuple):
         return to_texts(self.find(name), name)
 
 
-def read_raw(source: Any, intake: ColumnOptions, texts: Collection[str] = ()) -> RawTable:
+def read_raw(
+    source: Any, intake: ColumnOptions, texts: Collection[str] = (), *, named: Collection[str] = ()
+) -> RawTable:  # fmt: skip
     """Read all columns of a file, of several files, or of a data frame.
 
     Parameters
@@ -78,22 +98,25 @@ def read_raw(source: Any, intake: ColumnOptions, texts: Collection[str] = ()) ->
         Options that read numbers and missing values.
     texts : collection of str
         Columns that are read as text even if they contain numbers.
+    named : collection of str
+        Columns that are read even if they are the index of a pandas data frame.
 
     Raises
     ------
     DataError
         If the file cannot be read, or its columns have no names.
     """
+    source = take_table(source)
     if has_columns(source):
         check_intake("the data frame", FRAME, intake)
-        return _wrap("the data frame", list_columns(source, tuple(texts)))
+        return _wrap("the data frame", list_columns(source, tuple(named)))
     files = expand_path(str(source), SUFFIXES)
     if files is None:
-        return _read_file(Path(source).expanduser(), intake, texts)
-    return _join(str(source), files, [_read_file(Path(path), intake, texts) for path in files])
+        return _read_file(Path(source).expanduser(), intake, texts, named)
+    return _join(str(source), files, [_read_file(Path(path), intake, texts, named) for path in files])
 
 
-def _read_file(path: Path, intake: ColumnOptions, texts: Collection[str]) -> RawTable:
+def _read_file(path: Path, intake: ColumnOptions, texts: Collection[str], named: Collection[str]) -> RawTable:
     kind = format_of(check_file(path))
     check_intake(str(path), kind, intake)
     with explain_system_errors(path):
@@ -101,9 +124,9 @@ def _read_file(path: Path, intake: ColumnOptions, texts: Collection[str]) -> Raw
             read = open_text if kind in TEXTS else open_cells
             return read(path, intake, lambda text: _read_text(text, intake, texts))
         if kind == ".parquet":
-            return use_parquet(path, lambda frame: _wrap(str(path), frame))
+            return use_parquet(path, lambda frame: _wrap(str(path), frame), tuple(named))
         if kind in (".arrow", ".feather", ".ipc"):
-            return use_arrow(path, lambda frame: _wrap(str(path), frame))
+            return use_arrow(path, lambda frame: _wrap(str(path), frame), tuple(named))
         if kind == ".arff":
             return _wrap(str(path), load_arff(path))
         array = load_array(path) if kind == ".npy" else None
@@ -146,16 +169,18 @@ def read_matrix(source: Any, device: str | None) -> RawTable:
 
 
 def _wrap(where: str, frame: NamedColumns) -> RawTable:
-    return RawTable(where, frame.names, frame.columns, RowLocations("row", range(frame.rows)))
+    return RawTable(where, frame.names, frame.columns, RowLocations("row", range(frame.rows)), list_notes(frame))
 
 
 def _read_text(source: TextSource, intake: ColumnOptions, texts: Collection[str]) -> RawTable:
     head = read_head(source, set(texts), intake)
+    check_units(source, head, [j for j, name in enumerate(head.names) if name not in intake.named], intake)
     numeric = {j for j, name in enumerate(head.names) if name not in texts}
     content = read_fields(source, head, numeric, intake)
     columns = [content[j] for j in range(len(head.names))]
-    notes = (head.note,) if head.note else ()
-    return RawTable(str(source.path), head.names, columns, locate_rows(source, head, len(columns[0])), notes)
+    notes = [head.note] if head.note else []
+    notes += check_long_numbers(source, head.names)
+    return RawTable(str(source.path), head.names, columns, locate_rows(source, head, len(columns[0])), tuple(notes))
 
 
 def _join(where: str, files: list[str], tables: list[RawTable]) -> RawTable:
@@ -171,9 +196,10 @@ def _join(where: str, files: list[str], tables: list[RawTable]) -> RawTable:
     for j, name in enumerate(first.names):
         parts = [table.columns[j] for table in tables]
         are_numbers = all(isinstance(part, np.ndarray) and part.dtype.kind == "f" for part in parts)
-        columns.append(np.concatenate(parts if are_numbers else [np.array(to_texts(p, name), object) for p in parts]))
+        joined = np.concatenate(parts if are_numbers else [np.array(to_texts(p, name), object) for p in parts])
+        columns.append(to_categories(joined) if any(map(is_category, parts)) else joined)
     sizes = [len(table.locations.numbers) for table in tables]
     names = name_files(files) or tuple(map(str, range(len(files))))
-    notes = tuple(dict.fromkeys(note for table in tables for note in table.notes))
+    notes = tuple(dict.fromkeys(note for table in tables for note in table.notes)) + note_ignored(where, files)
     locations = RowLocations("row", range(sum(sizes)))
     return RawTable(where, first.names, columns, locations, notes, names, np.repeat(np.arange(len(files)), sizes))

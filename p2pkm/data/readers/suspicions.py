@@ -6,16 +6,21 @@ columns with many categories, and points that may separate thousands.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.data.identifiers import is_missing
 from p2pkm.data.readers.columns import FileContents
+from p2pkm.data.readers.intake import TIDY, ColumnOptions
 
 Floats = NDArray[np.float64]
 
+# Day of the value 0 in a column of dates, and the first and last day of Python.
+_EPOCH = date(1970, 1, 1)
+_DAYS = ((date.min - _EPOCH).days, (date.max - _EPOCH).days)
 # Numbers per block: 1 MB, which fits in the cache of a processor.
 _BLOCK = 1 << 17
 # Largest number of columns in a note, and of notes of a kind.
@@ -48,15 +53,15 @@ _DOTTED = re.compile(r"-?[1-9][0-9]{0,2}\.[0-9]{3}")
 _SHORT = re.compile(r"-?[0-9]{1,3}")
 
 
-def find_suspicions(parts: FileContents, encoded: Iterable[str] = ()) -> tuple[str, ...]:
+def find_suspicions(parts: FileContents, intake: ColumnOptions = TIDY) -> tuple[str, ...]:
     """List notes on suspicious columns and rows of a table.
 
     Parameters
     ----------
     parts : FileContents
         Table to examine.
-    encoded : iterable of str
-        Columns of dates, whose values may differ in all rows.
+    intake : ColumnOptions
+        Options with which it was read.
     """
     points = parts.points
     names = parts.names or tuple(map(str, range(parts.points.shape[1])))
@@ -66,9 +71,10 @@ def find_suspicions(parts: FileContents, encoded: Iterable[str] = ()) -> tuple[s
     is_integer = _find_integers(points)
     constant = [names[j] for j in np.flatnonzero(low == high)] if len(points) > 1 else []
     candidates = np.flatnonzero(is_integer & (high - low >= len(points) - 1)).tolist()
-    without_dates = [j for j in candidates if names[j] not in set(encoded)]
-    numbering = [names[j] for j in without_dates if _are_numbered(names[j], points[:, j])]
+    without_dates = [j for j in candidates if names[j] not in set(intake.encode)]
+    numbering = [names[j] for j in without_dates if are_numbered(names[j], points[:, j])]
     notes = [*_note_names((*names, *(column.name for column in parts.categories))), *_note_categories(parts)]
+    notes += _note_dates(names, low, high, intake)
     if constant:
         notes.append(f"{_list_columns(constant, 'is', 'are')} constant: consider --drop {constant[0]}")
     if numbering:
@@ -76,20 +82,49 @@ def find_suspicions(parts: FileContents, encoded: Iterable[str] = ()) -> tuple[s
             f"{_list_columns(numbering, 'has', 'have')} a different value in every row, as an identifier: consider "
             f"--drop {numbering[0]}"
         )
-    return (*notes, *_note_codes(points, names, low, high), *_note_equal_rows(parts))
+    suspicious, na = find_codes(points, names)
+    notes += [write_code(*code, na) for code in suspicious[:_LISTED]]
+    more = len({code[0] for code in suspicious[_LISTED:]})
+    notes += [f"{more} more columns have values that may be missing"] if more else []
+    return (*notes, *_note_equal_rows(parts))
 
 
-def list_codes(name: str, column: Floats) -> list[float]:
-    """List the values of a column that are usual codes of missing values, such as -99, and suspicious."""
-    codes = list[float]()
-    for _ in range(_ROUNDS):
-        ends = [value for value in (column.max(), column.min()) if _kind(value) == "code"] if len(column) else []
-        remaining = [(value, note[1]) for value in ends if (note := _note_code(name, column, value))]
-        if not remaining:
-            break
-        codes.append(float(remaining[0][0]))
-        column = remaining[0][1]
-    return codes
+def find_codes(points: Floats, names: Sequence[str]) -> tuple[list[tuple[str, float, str]], list[float]]:
+    """Find extreme values of features that may be codes of missing values.
+
+    Parameters
+    ----------
+    points : float64[m, d]
+    names : sequence of str, length d
+
+    Returns
+    -------
+    suspicious : list of (str, float, str)
+        Name of the feature, value, and why it is suspicious.
+    na : list of float
+        Usual codes, such as -99, that are suspicious in every feature with this value: ``--na`` applies to all columns.
+    """
+    low, high = _find_range(points)
+    often = np.zeros((2, len(names)), np.int64)
+    for rows in _blocks(points):
+        often += [(points[rows] == end).sum(axis=0) for end in (low, high)]
+    suspicious = list[tuple[int, float, str]]()
+    for j in range(len(names)):
+        ends = zip((low[j], high[j]), often[:, j], strict=True)
+        if low[j] < high[j] and any(count >= _OFTEN[_kind(value)] for value, count in ends):
+            suspicious += [(j, *code) for code in _find_codes(points[:, j][~np.isnan(points[:, j])])]
+    columns_of: dict[float, set[int]] = {}
+    for j, value, _ in suspicious:
+        columns_of.setdefault(value, set()).add(j)
+    na = [value for value, columns in columns_of.items() if _kind(value) == "code" and
+          columns.issuperset(np.flatnonzero((points == value).any(axis=0)).tolist())]  # fmt: skip
+    return [(names[j], value, why) for j, value, why in suspicious], na
+
+
+def write_code(name: str, value: float, why: str, na: Sequence[float]) -> str:
+    """Write the note on a value that may mean missing; the arguments are from `find_codes`."""
+    way = f"use --na {value:g}" if value in na else "leave such fields empty"
+    return f"column {name!r}: {value:g} is {why}: if it means missing, {way}"
 
 
 def may_have_thousands(fields: Sequence[str]) -> bool:
@@ -138,7 +173,7 @@ def _find_integers(points: Floats) -> NDArray[np.bool_]:
     return is_integer
 
 
-def _are_numbered(name: str, column: Floats) -> bool:
+def are_numbered(name: str, column: Floats) -> bool:
     """Return whether integers look like row identifiers: all distinct, which is unlikely for measurements."""
     m = len(column)
     steps = np.diff(np.sort(column))
@@ -157,62 +192,68 @@ def _note_names(names: Sequence[str]) -> list[str]:
 
 
 def _note_categories(parts: FileContents) -> list[str]:
-    counts = [(column.name, len(set(column.values.tolist()))) for column in parts.categories]
-    many = [(name, count) for name, count in counts if count > _CATEGORIES]
-    return [
-        f"column {name!r} becomes {count:,} features: check that it contains categories"
-        for name, count in many[:_LISTED]
-    ]
+    """List notes on columns with many categories, or with few rows per category, such as names."""
+    notes = list[str]()
+    for column in parts.categories:
+        known = [value for value in column.values.tolist() if value]
+        count = len(set(known))
+        if count > _CATEGORIES or (len(known) >= _FEW and 2 * count > len(known)):
+            notes.append(
+                f"column {column.name!r} becomes {count:,} features of {len(known):,} rows: check that it contains "
+                f"categories; --drop {column.name} removes it, and --keep {column.name} copies it to labels.csv instead"
+            )
+    return notes[:_LISTED]
 
 
-def _note_codes(points: Floats, names: Sequence[str], low: Floats, high: Floats) -> list[str]:
-    """List notes on extreme values of features that may be codes of missing values."""
-    often = np.zeros((2, len(names)), np.int64)
-    for rows in _blocks(points):
-        often += [(points[rows] == end).sum(axis=0) for end in (low, high)]
-    notes = []
-    for j, name in enumerate(names):
-        ends = zip((low[j], high[j]), often[:, j], strict=True)
-        if low[j] < high[j] and any(count >= _OFTEN[_kind(value)] for value, count in ends):
-            notes += _find_codes(name, points[:, j][~np.isnan(points[:, j])])
-    more = [f"{len(notes) - _LISTED} more columns have values that may be missing"] if len(notes) > _LISTED else []
-    return notes[:_LISTED] + more
+def _note_dates(names: Sequence[str], low: Floats, high: Floats, intake: ColumnOptions) -> list[str]:
+    """List a note per column of dates whose order was given: its first and last day show a wrong order or century."""
+    if intake.dates in ("iso", "none"):
+        return []
+    notes = list[str]()
+    for name, first, last in zip(names, low.tolist(), high.tolist(), strict=True):
+        if name in intake.encode and _DAYS[0] <= first <= last <= _DAYS[1]:
+            days = f"{_EPOCH + timedelta(first)} to {_EPOCH + timedelta(last)}"
+            notes.append(f"dates of column {name!r} are from {days}, read with --dates {intake.dates}")
+    return notes[:_LISTED]
 
 
 def _kind(value: float) -> str:
-    return "zero" if value == 0 else "code" if _CODE.fullmatch(f"{value:g}") else "other"
+    if value == 0:
+        return "zero"
+    return "code" if _CODE.fullmatch(f"{value:g}") else "other"
 
 
-def _find_codes(name: str, column: Floats) -> list[str]:
-    """List notes on one column; each code is removed from the column before the next search."""
-    notes = list[str]()
+def _find_codes(column: Floats) -> list[tuple[float, str]]:
+    """List suspicious values of one column and why they are; each is removed before the next search."""
+    codes = list[tuple[float, str]]()
     for _ in range(_ROUNDS):
-        result = next(filter(None, (_note_code(name, column, end) for end in (column.max(), column.min()))), None)
-        if result is None:
+        ends = (float(column.max()), float(column.min()))
+        found = next(((end, why) for end in ends if (why := _explain_code(column, end))), None)
+        if found is None:
             break
-        note, column = result
-        notes.append(note)
-    return notes
+        codes.append(found)
+        column = column[column != found[0]]
+    return codes
 
 
-def _note_code(name: str, column: Floats, value: float) -> tuple[str, Floats] | None:
-    """Return a note on a value, and the rest of the column; None if the value is not suspicious."""
+def _explain_code(column: Floats, value: float) -> str:
+    """Return why a value of a column is suspicious; empty if it is not."""
     rest = column[column != value]
     kind = _kind(value)
     count = len(column) - len(rest)
     if count < _OFTEN[kind] or count > len(rest) or len(rest) < 2:
-        return None
+        return ""
     if kind == "other" and len(np.unique(rest)) < _DISTINCT:
-        return None
+        return ""
     spread = float(rest.std())
     distance = abs(value - float(rest.mean())) / spread if spread else np.inf
     gap = float(np.abs(rest - value).min())
-    rows = f"in {count:,} row{'s' * (count != 1)}: if it means missing, leave such fields empty"
+    rows = f"in {count:,} row{'s' * (count != 1)}"
     if kind == "code" and -10 < value < 0 <= rest.min():
-        return f"column {name!r}: {value:g} is the only value below 0, {rows}", rest
+        return f"the only value below 0, {rows}"
     if distance >= _FAR[kind] and gap >= spread * (1 if kind != "other" else 3) and np.isfinite(distance):
-        return f"column {name!r}: {value:g} is {distance:.0f} standard deviations from the rest, {rows}", rest
-    return None
+        return f"{distance:.0f} standard deviations from the rest, {rows}"
+    return ""
 
 
 def _note_equal_rows(parts: FileContents) -> list[str]:

@@ -5,12 +5,13 @@ import csv
 import gzip
 import io
 import lzma
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from p2pkm.core.errors import DataError
+from p2pkm.data.readers.lost_cells import describe_lost_cells, find_lost_cells
 from p2pkm.data.readers.npy import check_unpacked_size
 
 # Byte order marks that name the encoding of a file.
@@ -34,6 +35,10 @@ class TextSource(NamedTuple):
         Whether other libraries can open the file by its path.
     unit : {"line", "row"}
         Unit of positions in messages.
+    blank : sequence of range
+        Numbers of lines, from 1, that are read as blank.
+    long_numbers : dict of int to (int, float)
+        Columns of a sheet with a number of more than 15 digits, and row and value of the largest one.
     """
 
     path: Path
@@ -41,10 +46,14 @@ class TextSource(NamedTuple):
     content: str | None = None
     is_plain: bool = True
     unit: str = "line"
+    blank: Sequence[range] = ()
+    long_numbers: dict[int, tuple[int, float]] = {}  # noqa: RUF012 - never changed
 
     def open(self, skipped: int = 0) -> IO[str]:
         """Open the text after its first `skipped` lines."""
-        file = io.StringIO(self.content, newline="") if self.content is not None else self._open_file()
+        file: Any = io.StringIO(self.content, newline="") if self.content is not None else self._open_file()
+        if self.blank:
+            file = _Blanked(file, self.blank)
         for _ in range(skipped):
             file.readline()
         return file
@@ -58,6 +67,29 @@ class TextSource(NamedTuple):
         unpack = OPENERS.get(self.path.suffix.lower())
         file: Any = self.path.open("rb") if unpack is None else unpack(self.path)
         return io.TextIOWrapper(file, self.encoding, newline="")
+
+
+class _Blanked(io.TextIOBase):
+    """Text of which some lines are read as blank, so that all others keep their numbers."""
+
+    def __init__(self, file: IO[str], blank: Sequence[range]) -> None:
+        self._file = file
+        last = max(numbers[-1] for numbers in blank)
+        lines = (file.readline() for _ in range(last))
+        texts = ["\n" if any(at in numbers for numbers in blank) else line for at, line in enumerate(lines, 1) if line]
+        self._top = io.StringIO("".join(texts), newline="")
+
+    def read(self, size: int | None = -1, /) -> str:
+        if size is None or size < 0:
+            return self._top.read() + self._file.read()
+        return self._top.read(size) or self._file.read(size)
+
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
+        return self._top.readline(size) or self._file.readline(size)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def open_source(path: Path, encoding: str) -> TextSource:
@@ -88,10 +120,13 @@ def open_source(path: Path, encoding: str) -> TextSource:
     return TextSource(path, codec, is_plain=unpack is None and codec == UTF8)
 
 
-def open_sheet(path: Path, sheet: str, decimal: str) -> tuple[TextSource, str]:
-    """Convert a sheet of a spreadsheet to text; return it and a note if one of several sheets was chosen.
+def open_sheet(
+    path: Path, sheet: str, decimal: str, skipped: Sequence[range] = ()
+) -> tuple[TextSource, str, str]:  # fmt: skip
+    """Convert a sheet of a spreadsheet, without the skipped rows, to text; return it and two notes, which may be empty.
 
-    Numbers are written with a decimal sign, as texts in other cells may be.
+    The first note says that one of several sheets was chosen, the second that cells have an error, or a formula that
+    was never computed. Numbers are written with a decimal separator, as texts in other cells may be.
 
     Raises
     ------
@@ -115,7 +150,15 @@ def open_sheet(path: Path, sheet: str, decimal: str) -> tuple[TextSource, str]:
     # A damaged spreadsheet raises almost any exception.
     except Exception as error:
         raise DataError(f"{path} cannot be read as a spreadsheet: {error}. Save it again, or export CSV") from None
-    rows = [[_to_field(cell, decimal) for cell in row] for row in cells.to_numpy(object).tolist()]
+    content = cells.to_numpy(object).tolist()
+    numbers = [number for part in skipped for number in range(part.start, min(part.stop, len(content) + 1)) if number]
+    lost = [cell for cell in find_lost_cells(path, chosen) if cell.row + 1 not in set(numbers)]
+    for cell in lost:
+        if cell.row < len(content) and cell.column < cells.shape[1]:
+            content[cell.row][cell.column] = None
+    for number in numbers:
+        content[number - 1] = [None] * cells.shape[1]
+    rows = [[_to_field(cell, decimal) for cell in row] for row in content]
     used = [j for j in range(cells.shape[1]) if any(row[j] for row in rows)]
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -126,7 +169,13 @@ def open_sheet(path: Path, sheet: str, decimal: str) -> tuple[TextSource, str]:
             text.write("\n")
     names_of_rest = ", ".join(repr(name) for name in names if name != chosen)
     note = f"sheet {chosen!r} is read, the first of {len(names)}; use --sheet to choose another ({names_of_rest})"
-    return TextSource(path, content=text.getvalue(), is_plain=False, unit="row"), note * (not sheet and len(names) > 1)
+    long_numbers = {}
+    for number, j in enumerate(used):
+        found = [(row, abs(cells[j])) for row, cells in enumerate(content, 1) if _is_long(cells[j])]
+        if found:
+            long_numbers[number] = max(found, key=lambda entry: entry[1])
+    source = TextSource(path, content=text.getvalue(), is_plain=False, unit="row", long_numbers=long_numbers)
+    return source, note if not sheet and len(names) > 1 else "", describe_lost_cells(lost)
 
 
 def _choose_sheet(path: Path, names: list[str], sheet: str) -> str:
@@ -138,8 +187,13 @@ def _choose_sheet(path: Path, names: list[str], sheet: str) -> str:
     raise DataError(f"{path} has no sheet {sheet!r}; expected one of {listed}, or a number from 0. Change --sheet")
 
 
+def _is_long(cell: Any) -> bool:
+    """Return whether a cell is a number of more than 15 digits, the most that spreadsheets keep."""
+    return isinstance(cell, int | float) and not isinstance(cell, bool) and 1e15 <= abs(cell) < float("inf")
+
+
 def _to_field(cell: Any, decimal: str) -> str:
-    """Convert a cell to text; whole numbers without a fraction, others with a decimal sign, dates as 2026-01-31."""
+    """Convert a cell to text: whole numbers without a fraction, others with decimals, dates as 2026-01-31."""
     if cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ == "NaTType":
         return ""
     if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:

@@ -8,21 +8,20 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from p2pkm.channel.quantization import find_obstacle
+from p2pkm.core.card import DEFAULTS, cards_of
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.program_object import ProgramObject, find_label
 from p2pkm.core.spec import Spec, parameters, split_specs
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.bench.suites import Task
 from p2pkm.experiments.config import MethodSpec, parse_method
-from p2pkm.experiments.program_objects import is_reference, tell_names
 from p2pkm.experiments.studies.study_file import with_known
-from p2pkm.methods.catalogue import CATALOGUE
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.registry import METHODS, known
 
 _TABLE = files(__package__) / "entries.toml"
-_DEFAULTS = "defaults"  # parameter of methods with published defaults
 _EVERY = "all"
-_RAW = ("sample", "all")  # points in the catalogue that leave the devices
+_RAW = ("sample", "all")  # points in the card of a method that leave the devices
 _INTEGER, _REAL = "integer", "real"
 
 
@@ -33,8 +32,8 @@ class Entry(NamedTuple):
     ----------
     name : str
         Name in tables, such as "gtvmin (paper, real numbers)".
-    algorithm : str
-        Spec of the method.
+    algorithm : str or ProgramObject
+        Spec of the method, or the method.
     defaults : {"ours", "paper"}
     encoding : {"integer", "real"}
         Encoding that is requested; with "integer", a run whose options exclude integers sends real numbers.
@@ -45,7 +44,7 @@ class Entry(NamedTuple):
     """
 
     name: str
-    algorithm: str
+    algorithm: Any
     defaults: str
     encoding: str
     trust: str
@@ -69,7 +68,7 @@ class Entry(NamedTuple):
         spec, draft, keys = _look_up(self.algorithm)
         if task.start is not None and "init" in keys and "init" not in spec.options:
             options = replace(options, init=task.start)
-        if draft.traits.is_secret and "noise_seed" in keys and not is_reference(self.algorithm):
+        if draft.traits.is_secret and "noise_seed" in keys and not isinstance(self.algorithm, ProgramObject):
             repeatable = Spec(spec.name, {"noise_seed": seed} | spec.options)
             options = replace(options, algorithm=str(repeatable))
         return with_known(options, task.known)
@@ -80,14 +79,14 @@ class Entry(NamedTuple):
         return bool(needs_hub(_look_up(self.algorithm)[1]))
 
 
-def list_entries(algorithms: Sequence[str]) -> list[Entry]:
+def list_entries(algorithms: Sequence[Any]) -> list[Entry]:
     """List the entries of methods.
 
     Parameters
     ----------
-    algorithms : sequence of str
+    algorithms : sequence of str or ProgramObject
         "all", names of methods for all of their entries, names of entries such as "gtvmin (real numbers)", specs, or
-        references to objects of a program.
+        objects of a program.
 
     Raises
     ------
@@ -99,9 +98,16 @@ def list_entries(algorithms: Sequence[str]) -> list[Entry]:
     for text in algorithms:
         of_method = [entry for entry in table if text in (_EVERY, entry.method)]
         exact = [entry for entry in table if entry.name == text]
-        for entry in of_method or exact or _make_entries(text, tell_names(text), {}):
+        for entry in of_method or exact or _make_entries(text, str(find_label(text)), {}):
             listed[entry.name] = entry
     return list(listed.values())
+
+
+def select_main(entries: Sequence[Entry]) -> list[Entry]:
+    """Select an entry of each algorithm: with our defaults and, where it exists, the integer encoding."""
+    # Names of variants, such as "gtvmin (real numbers)", follow that of the main entry.
+    names = {entry.name for entry in entries}
+    return [entry for entry in entries if entry.name.partition(" (")[0] not in names - {entry.name}]
 
 
 def count_entries(number: int) -> str:
@@ -125,12 +131,12 @@ def read_entries() -> list[Entry]:
     return [entry for name, row in table.items() if name in METHODS for entry in _make_entries(name, name, row)]
 
 
-def _make_entries(algorithm: str, name: str, row: Mapping[str, str]) -> list[Entry]:
+def _make_entries(algorithm: Any, name: str, row: Mapping[str, str]) -> list[Entry]:
     """Make the entries of a method: with our and published defaults, in integers and in real numbers."""
     spec, draft, _ = _look_up(algorithm)
-    trust = row.get("trust") or _classify(spec.name, draft)
-    variants = {"ours": algorithm}
-    paper = row.get("paper", f"{_DEFAULTS}=paper" if _has_published(algorithm, spec) else "")
+    trust = row.get("trust") or _classify(draft)
+    variants: dict[str, Any] = {"ours": algorithm}
+    paper = row.get("paper", f"{DEFAULTS}=paper" if _has_published(algorithm, spec) else "")
     if paper:
         variants["paper"] = f"{algorithm}:{paper}"
     can_be_integers = not find_obstacle(draft)
@@ -138,34 +144,37 @@ def _make_entries(algorithm: str, name: str, row: Mapping[str, str]) -> list[Ent
     for defaults, variant in variants.items():
         # Published methods send real numbers.
         for encoding in (_INTEGER, _REAL) if can_be_integers and defaults == "ours" else (_REAL,):
-            marks = ["paper"] * (defaults == "paper") + ["real numbers"] * (can_be_integers and encoding == _REAL)
+            marks = []
+            if defaults == "paper":
+                marks.append("paper")
+            if can_be_integers and encoding == _REAL:
+                marks.append("real numbers")
             label = f"{name} ({', '.join(marks)})" if marks else name
             entries.append(Entry(label, variant, defaults, encoding, trust, spec.name))
     return entries
 
 
-def _has_published(algorithm: str, spec: Spec) -> bool:
+def _has_published(algorithm: Any, spec: Spec) -> bool:
     """Return whether a method without options has a key that selects its published defaults."""
-    is_plain = algorithm == spec.name and not is_reference(algorithm)
-    return is_plain and _DEFAULTS in parameters(known(algorithm)[algorithm])
+    return algorithm == spec.name and DEFAULTS in parameters(known(algorithm)[algorithm])
 
 
-def _classify(name: str, draft: Any) -> str:
-    """Return the class of trust of a method by its entry in the catalogue, or by its traits."""
-    row = CATALOGUE.get(name)
-    if draft.traits.draws_secrets and (row is None or row.family == "private"):
+def _classify(draft: Any) -> str:
+    """Return the class of trust of a method by its card, or by its traits."""
+    card = next((card for card in cards_of(type(draft)) if card.name == draft.name), None)
+    if draft.traits.draws_secrets and (card is None or card.family == "private"):
         return "private"
-    if row is not None and row.points in _RAW:
+    if card is not None and card.points in _RAW:
         return "raw points leave"
     return "server" if needs_hub(draft) else "no server"
 
 
-def _look_up(algorithm: str) -> tuple[Spec, Any, Mapping[str, Any]]:
+def _look_up(algorithm: Any) -> tuple[Spec, Any, Mapping[str, Any]]:
     """Return the spec of a method, the method with one cluster, and its parameters."""
-    return _look_up_object(algorithm) if is_reference(algorithm) else _look_up_named(algorithm)
+    return _look_up_object(algorithm) if isinstance(algorithm, ProgramObject) else _look_up_named(algorithm)
 
 
-def _look_up_object(algorithm: str) -> tuple[Spec, Any, Mapping[str, Any]]:
+def _look_up_object(algorithm: Any) -> tuple[Spec, Any, Mapping[str, Any]]:
     method: MethodSpec = parse_method(RunOptions(algorithm=algorithm))
     draft = method.build(method.k or 1)
     kind: Any = type(draft)

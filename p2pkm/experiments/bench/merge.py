@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from p2pkm.analysis.bench_personal import PersonalSummary
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.experiments.bench.references import References
-from p2pkm.experiments.bench.run_bench import MARK, Benchmark, read_mark, write_folder
-from p2pkm.experiments.studies.run_study import open_folder
+from p2pkm.experiments.bench.run_bench import Benchmark, read_mark_of, write_bench, write_text
 from p2pkm.storage.lock import Lock
-from p2pkm.storage.save import write_json
-from p2pkm.storage.study_table import Row
+from p2pkm.storage.study_folder import open_folder
+from p2pkm.storage.study_mark import BENCH, write_mark
+from p2pkm.storage.study_rows import Row
 
 _PLACE = ("task", "graph", "entry", "seed")
 
@@ -45,15 +46,19 @@ def merge_folders(paths: Sequence[str], out: str) -> Benchmark:
         for row in part.rows:
             _add(rows, row, folder)
     joined = [_compare_again(row, references) for row, _ in rows.values()]
-    target = open_folder(out, "bench", MARK)
+    target = open_folder(out, BENCH)
     assert target is not None
     with Lock(target):
-        options = read_mark(folders[0])
         first = parts[0].rows[0]
-        write_json(target, MARK, {"suite": first["suite"], "version": first["suite_version"],
-                                  "options": options._asdict(), "merged": [str(path) for path in paths]})  # fmt: skip
-        write_folder(target, joined, references)
-    return Benchmark(joined, target)
+        options = {name: value for name, value in read_mark_of(folders[0])._asdict().items() if value is not None}
+        write_mark(target, BENCH, {"suite": first["suite"], "version": first["suite_version"],
+                                   "merged": list(paths), "options": options})  # fmt: skip
+        write_bench(target, joined, references)
+    merged = Benchmark(joined, target)
+    ranking = merged.ranking()
+    if isinstance(ranking, PersonalSummary):
+        write_text(target, ranking)
+    return merged
 
 
 def _check_suites(folders: Sequence[Path], parts: Sequence[Benchmark]) -> None:

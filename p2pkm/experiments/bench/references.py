@@ -17,10 +17,10 @@ import numpy as np
 from p2pkm.core.batch import Floats
 from p2pkm.core.errors import DataError
 from p2pkm.core.units import count
-from p2pkm.data.sources import SOURCES, parse_source
+from p2pkm.data.sources import SOURCES, follows_graph, parse_source
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.bench.suites import Task
-from p2pkm.experiments.run import OutputOptions, execute, prepare_and_validate
+from p2pkm.experiments.run import OutputOptions, assemble, execute
 from p2pkm.metrics.result import Result
 from p2pkm.network.local import LocalWorld
 from p2pkm.storage.save import write_bytes
@@ -131,9 +131,9 @@ class References:
 def name_points(task: Task, seed: int) -> str:
     """Name the points of a task: data, number of clusters, and the seed if it matters."""
     options = task.options
-    parts = [options.data if task.file is None else f"file {task.file}", f"k={options.clusters}"]
+    parts = [task.data if task.file is None else f"file {task.file}", f"k={options.clusters}"]
     parts += [f"{name}={getattr(options, name)}" for name in _POINTS[1:] if getattr(options, name) != _USUAL[name]]
-    return " ".join(parts + [f"seed={seed}"] * _differ_by_seed(options.data))
+    return " ".join(parts + [f"seed={seed}"] * _differ_by_seed(task.data))
 
 
 def _differ_by_seed(data: str) -> bool:
@@ -155,15 +155,17 @@ def search(task: Task, seed: int) -> Reference:
         If the points cannot be used.
     """
     # The same reference for the same points, whatever seeds are selected.
-    seed = seed if _differ_by_seed(task.options.data) else 0
+    seed = seed if _differ_by_seed(task.data) else 0
     options = RunOptions(
         **{name: getattr(task.options, name) for name in _POINTS},
-        clusters=task.options.clusters, devices=_SITES, partition="iid", algorithm="treelloyd",
+        clusters=task.options.clusters, partition="iid", algorithm="treelloyd",
+        # The number of devices changes points that differ between devices.
+        devices=None if follows_graph(parse_source(task.data)) else _SITES,
         seed=seed, out="none", plot=False, baselines=False,
     )  # fmt: skip
     with single_thread():
         results = [_cluster(replace(options, algorithm=name), seed + i) for name in _METHODS for i in range(_SEARCHES)]
-        shards = prepare_and_validate(options, LocalWorld()).shards
+        shards = assemble(options, LocalWorld()).points
         points, weights = shards.points.astype(np.float64), shards.weights
         if results[0].scaling is not None:
             shift, span = results[0].scaling
@@ -182,9 +184,8 @@ def search(task: Task, seed: int) -> Reference:
 
 def _cluster(options: RunOptions, seed: int) -> Result:
     """Cluster the points of a run with a seed that changes only the search."""
-    prepared = prepare_and_validate(options, LocalWorld())
-    run = replace(prepared.run, seed=seed)
-    return execute(prepared._replace(run=run), LocalWorld(), None, OutputOptions(quiet=True))
+    run = replace(assemble(options, LocalWorld()), seed=seed)
+    return execute(run, LocalWorld(), None, OutputOptions(quiet=True))
 
 
 def _refine(points: Floats, weights: Floats, centroids: Floats) -> float:

@@ -5,14 +5,16 @@ from typing import Any, NamedTuple
 
 from p2pkm.experiments.bench.entries import Entry
 from p2pkm.experiments.bench.references import Reference, References, name_points
-from p2pkm.experiments.bench.suites import Suite, Task
-from p2pkm.storage.study_table import Row
+from p2pkm.experiments.bench.suites import TEST, Suite, Task
+from p2pkm.storage.study_rows import Row
 
 COLUMNS = (
     "suite", "suite_version", "task", "graph", "seed", "entry", "algorithm", "defaults", "encoding", "trust", "cost",
     "reference_cost", "excess", "start_excess", "excess_worst", "bytes_over_raw", "busiest_over_raw", "rounds",
     "bytes_to_1_over_raw", "seconds_lan", "seconds_wan", "seconds_edge", "disclosed", "status", "reason", "points",
 )  # fmt: skip
+# Further columns of rows with test points.
+TESTED = ("test_ratio_common", "test_ratio_alone", "test_ratio_centers", "test_ari", "test_ari_all")
 _BYTES = 8  # of a value of a raw point
 _NEAR = 0.01  # excess that counts as reached
 _DONE = "done"
@@ -50,6 +52,9 @@ def make_row(suite: Suite, place: Place, measured: Row, references: References) 
     row |= {"suite": suite.name, "suite_version": suite.version, "task": task.name, "graph": graph,
             "seed": seed, "entry": entry.name, "algorithm": measured["algorithm"], "defaults": entry.defaults,
             "encoding": entry.encoding, "trust": entry.trust, "points": name_points(task, seed)}  # fmt: skip
+    if suite.measure == TEST:
+        # The cost of all points has no part in the ranking, so its reference is not searched.
+        return _rank_by_tests(row | {"family": task.family}, suite, measured)
     reference = references.find(task, seed)
     row["reference_cost"] = None if reference is None else reference.cost
     status = measured["termination"] if measured["termination"] in _UNFINISHED else _DONE
@@ -57,21 +62,45 @@ def make_row(suite: Suite, place: Place, measured: Row, references: References) 
     if reason is not None:
         return row | {"status": "failed" if status == _DONE else status, "reason": reason}
     assert reference is not None
-    raw = measured["points"] * measured["features"] * _BYTES
     return row | {
-        "encoding": measured["message_encoding"],
-        "cost": measured["cost_mean"],
         "excess": measured["cost_mean"] / reference.cost - 1.0,
         "start_excess": _measure_start(measured, reference),
         "excess_worst": measured["cost_worst"] / reference.cost - 1.0,
+        "bytes_to_1_over_raw": _find_bytes(measured, reference, _count_raw(measured)),
+        **_measure(suite, measured),
+    }
+
+
+def _rank_by_tests(row: Row, suite: Suite, measured: Row) -> Row:
+    """Make the row of a suite that ranks by test points."""
+    termination = measured["termination"]
+    status, reason = (termination if termination in _UNFINISHED else _DONE), measured["error"]
+    if reason is None and measured["test_ratio_common"] is None:
+        reason = "no device has test points and centroids; data without test points need test_share"
+    if reason is not None:
+        return row | {"status": "failed" if status == _DONE else status, "reason": reason}
+    return row | _measure(suite, measured)
+
+
+def _measure(suite: Suite, measured: Row) -> Row:
+    """Return the columns of a finished run that need no reference."""
+    raw = _count_raw(measured)
+    return {
+        "encoding": measured["message_encoding"],
+        "cost": measured["cost_mean"],
         "bytes_over_raw": measured["wire_bytes"] / raw,
         "busiest_over_raw": measured["wire_bytes_busiest"] / raw,
         "rounds": measured["rounds"],
-        "bytes_to_1_over_raw": _find_bytes(measured, reference, raw),
         **{f"seconds_{name}": measured.get(f"seconds_{name}") for name in suite.link_models},
         "disclosed": measured["raw_points_disclosed"],
         "status": _DONE,
+        **{key: measured[key] for key in TESTED if measured[key] is not None},
     }
+
+
+def _count_raw(measured: Row) -> int:
+    """Return the bytes of the raw points."""
+    return int(measured["points"] * measured["features"] * _BYTES)
 
 
 def _find_fault(measured: Row, reference: Reference | None) -> str | None:
@@ -81,7 +110,7 @@ def _find_fault(measured: Row, reference: Reference | None) -> str | None:
     if measured["points_sha256"] != reference.points_sha256:
         return (
             f"the points have the checksum {measured['points_sha256']}; expected {reference.points_sha256}, that of "
-            "the reference. Search the reference again with --update-reference"
+            "the reference. Search the reference again with update_reference"
         )
     if measured["cost_mean"] is None:
         return "no device has centroids at the end"

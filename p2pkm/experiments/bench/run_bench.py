@@ -1,49 +1,44 @@
 """Benchmark: all entries on all tasks of a suite, as one study with a table."""
 
-import csv
-import io
-import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from p2pkm.analysis.bench_blocks import is_by_tests
+from p2pkm.analysis.bench_personal import PersonalSummary, rank_by_tests
+from p2pkm.analysis.bench_statistics import BenchSummary, summarize
+from p2pkm.analysis.paired_tests import MARGIN
+from p2pkm.analysis.study_table import SERVED, Study
 from p2pkm.core.cache import shared_cache
-from p2pkm.core.errors import DataError, ExperimentError, NetworkError
+from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.program_object import ProgramObject, describe, require_object
 from p2pkm.core.termination import INTERRUPTED
 from p2pkm.core.units import count, describe_folder
-from p2pkm.core.validation import as_list, check_integer, check_positive, check_scalar
+from p2pkm.core.validation import as_list, check_positive, check_scalar
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.bench.entries import Entry, count_entries, list_entries, split_list
+from p2pkm.experiments.bench.entries import Entry, count_entries, list_entries, select_main, split_list
 from p2pkm.experiments.bench.references import NAME, References, name_points
-from p2pkm.experiments.bench.rows import COLUMNS, Place, list_best, make_row
-from p2pkm.experiments.bench.suites import Suite, read_suite
+from p2pkm.experiments.bench.rows import Place, list_best, make_row
+from p2pkm.experiments.bench.suites import EXCESS, TEST, Suite, read_suite, suite_of_data
 from p2pkm.experiments.console import print_note
-from p2pkm.experiments.program_objects import ProgramObjects, available
-from p2pkm.experiments.run import OutputOptions
+from p2pkm.experiments.object_content import wrap_metrics
+from p2pkm.experiments.run import OutputOptions, assemble
+from p2pkm.experiments.studies.engine import Design, Outcome, conduct, read_execution
+from p2pkm.experiments.studies.measuring import Measuring
 from p2pkm.experiments.studies.program_values import ProgramValues
-from p2pkm.experiments.studies.run_study import (
-    Measuring,
-    announce_study_compilation,
-    check_jobs,
-    on_every_rank,
-    open_folder,
-    run_study,
-)
-from p2pkm.experiments.studies.sweep import SweepProgress
-from p2pkm.network.world import connect
-from p2pkm.storage.bench_statistics import BenchSummary, summarize
-from p2pkm.storage.lock import Lock
-from p2pkm.storage.paired_tests import MARGIN
-from p2pkm.storage.save import write_bytes, write_json
-from p2pkm.storage.study_table import SERVED, Row, Study
+from p2pkm.experiments.studies.run_study import on_every_rank
+from p2pkm.experiments.studies.sweep import to_study
+from p2pkm.methods.registry import ALONE
+from p2pkm.network.local import LocalWorld
+from p2pkm.storage.save import write_bytes
+from p2pkm.storage.study_folder import open_folder, read_table, write_table
+from p2pkm.storage.study_mark import BENCH, Names, kind_of, read_mark
+from p2pkm.storage.study_rows import Row
 
-MARK = "bench.json"  # file that marks the folder of a benchmark, with its configuration
-ROWS = "rows.jsonl"
-_TABLE = "bench.csv"
+_CORE = "core"  # usual suite
 _MAX_RUNS = 200_000
 _PLACES = "places"  # column of a row of the study with its places in the benchmark
 
@@ -82,9 +77,9 @@ class Benchmark:
         """
         folder = Path(path)
         try:
-            lines = (folder / ROWS).read_text("utf-8").splitlines()
-            rows = [json.loads(line) for line in lines]
-            json.loads((folder / MARK).read_text("utf-8"))
+            rows = read_table(folder)
+            if kind_of(folder) != BENCH or rows is None:
+                raise ValueError("it is none, or has not ended")
         except (OSError, ValueError) as error:
             raise DataError(
                 f"{folder} cannot be read as a benchmark: {error}; expected a folder that p2pkm bench has written"
@@ -96,15 +91,17 @@ class Benchmark:
         """Rows without a result; ``reason`` tells why."""
         return [row for row in self.rows if row["status"] != "done"]
 
-    def ranking(self, margin: float = MARGIN) -> BenchSummary:
-        """Rank the entries: geometric means of the excess, intervals, and verdicts against the best one.
+    def ranking(self, margin: float = MARGIN) -> BenchSummary | PersonalSummary:
+        """Rank the entries: geometric means, intervals, and verdicts against the best one.
+
+        By the excess over the best known cost or, in suites with ``measure = "test"``, by the cost of test points.
 
         Parameters
         ----------
         margin : float, default=0.005
-            Largest absolute log ratio of two costs at which entries are equivalent.
+            Relative difference of two costs up to which entries are equivalent.
         """
-        return summarize(self.rows, margin=margin)
+        return _rank(self.rows, margin)
 
     def to_frame(self) -> Any:
         """Convert the rows to a pandas.DataFrame with one row per run."""
@@ -126,7 +123,7 @@ class BenchOptions(NamedTuple):
     ----------
     suite : str
         Name of a suite, or its file.
-    algorithms : sequence of str
+    algorithms : sequence of str or ProgramObject
         Entries, see `p2pkm.experiments.bench.entries.list_entries`; empty: those of the suite.
     tasks : sequence of str
         Names of tasks; empty: all.
@@ -137,19 +134,25 @@ class BenchOptions(NamedTuple):
     time_limit : float or None
         Seconds of a run; None: as in the suite.
     margin : float
-        Largest absolute log ratio of two costs at which entries are equivalent.
+        Relative difference of two costs up to which entries are equivalent.
     plot : bool
         Draw figures and a report into the folder.
+    data : dict of str to object
+        Options of a run on data of the user, in place of a suite.
+    metrics : ProgramObject or None
+        Metrics of a program, for which the rows have a column.
     """
 
-    suite: str = "core"
-    algorithms: Sequence[str] = ()
+    suite: str = _CORE
+    algorithms: Sequence[Any] = ()
     tasks: Sequence[str] = ()
     seeds: str | Sequence[int] | None = None
     files: Mapping[str, str] = {}
     time_limit: float | None = None
     margin: float = MARGIN
     plot: bool = True
+    data: Mapping[str, Any] = {}
+    metrics: ProgramObject | None = None
 
     def read(self) -> tuple[Suite, list[Entry]]:
         """Read suite and entries.
@@ -159,29 +162,139 @@ class BenchOptions(NamedTuple):
         P2PKMError
             If an option cannot be used.
         """
-        suite = read_suite(self.suite).select(self.tasks, self.seeds).with_files(self.files)
+        if self.data and (self.tasks or self.files or self.suite != _CORE):
+            raise ExperimentError(
+                "data of your own cannot be combined with a suite, its tasks or their files: they are one task. Remove "
+                "--suite, --task and --file, or remove the options of the data"
+            )
+        chosen = suite_of_data(self.data) if self.data else read_suite(self.suite)
+        if self.data:
+            # A mistake in the options of a table would otherwise be the reason of every row.
+            assemble(replace(chosen.tasks[0].options, algorithm=ALONE, out="none"), LocalWorld())
+        suite = chosen.select(self.tasks, self.seeds).with_files(self.files)
         limit = suite.time_limit if self.time_limit is None else check_positive(self.time_limit, "time_limit")
         suite = suite._replace(time_limit=limit)
-        return suite, list_entries(self.algorithms or split_list(suite.algorithm))
+        entries = list_entries(self.algorithms or split_list(suite.algorithm))
+        return suite, select_main(entries) if suite.measure == TEST else entries
+
+
+class BenchDesign(Design):
+    """Design of a benchmark: all entries on all tasks of a suite.
+
+    Parameters
+    ----------
+    options : BenchOptions
+    names : dict of dict
+        Name of each value that has one, by option and value.
+
+    Raises
+    ------
+    P2PKMError
+        If an option cannot be used.
+    """
+
+    kind = BENCH
+
+    def __init__(self, options: BenchOptions, names: Names | None = None) -> None:
+        self.options = options
+        self.names = names or {}
+        self.suite, self.entries = options.read()
+        # Of a folder that is resumed, metrics are text: only the program has the functions.
+        self._metrics = [] if options.metrics is None else [m.key for m in require_object(options.metrics, "metrics")]
+        self.measuring = Measuring(self.suite.link_models, self.suite.time_limit, options.metrics)
+        places = list_cells(self.suite, self.entries)
+        self.cells = list(places)
+        self._places = list(places.values())
+        self._references = References.load(None)
+
+    def label(self) -> Sequence[Row]:
+        """Return the places of each run in the benchmark."""
+        return [{_PLACES: places} for places in self._places]
+
+    def prepare(self, folder: Path | None, *, quiet: bool) -> None:
+        """Check that the folder holds the same version of the same suite, and search the references that it lacks."""
+        _check_suite(folder, self.suite)
+        self._references = References.load(folder)
+        if self.suite.measure == EXCESS:
+            self._references.complete(self.suite.tasks, (lambda note: None) if quiet else print_note)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return suite, version and options."""
+        options = self.options._asdict() | {
+            "algorithms": [describe(value) for value in self.options.algorithms],
+            "metrics": describe(self.options.metrics),
+        }
+        return {
+            "suite": self.suite.name,
+            "version": self.suite.version,
+            "options": {name: value for name, value in options.items() if value is not None},
+        }
+
+    def list_rows(self, study_rows: Sequence[Row]) -> list[Row]:
+        """Make a row for each place, in the order of tasks, entries, graphs and seeds."""
+        placed = _place(study_rows)
+        if self.suite.measure == EXCESS:
+            for note in _improve(self._references, placed):
+                print_note(note)
+        return [
+            make_row(self.suite, place, row, self._references) | {key: row.get(key) for key in self._metrics}
+            for place, row in placed
+        ]
+
+    def say(self, outcome: Outcome) -> dict[str, Any]:
+        """Return the rows."""
+        return {"rows": outcome.rows, "out": outcome.out}
+
+    def write(self, outcome: Outcome) -> None:
+        """Write references, table, figures and report."""
+        assert outcome.folder is not None
+        write_bench(outcome.folder, outcome.rows, self._references)
+        if not outcome.is_complete:
+            return
+        ranking = _rank(outcome.rows, self.options.margin)
+        if isinstance(ranking, PersonalSummary):
+            write_text(outcome.folder, ranking)
+        elif self.options.plot:
+            from p2pkm.viz import draw_bench
+
+            draw_bench(ranking, outcome.folder)
+
+    def format(self, outcome: Outcome) -> str:
+        """Format the ranking."""
+        return _rank(outcome.rows, self.options.margin).text()
+
+    def describe(self, output: OutputOptions) -> str:
+        """Describe the runs: their number, tasks and entries."""
+        tasks = ", ".join(task.name for task in self.suite.tasks)
+        names = ", ".join(entry.name for entry in self.entries)
+        return "\n".join([
+            f"suite {self.suite.name}, version {self.suite.version}: {count(len(self.cells), 'run')}",
+            f"{count(len(self.suite.tasks), 'task')}: {tasks}",
+            f"{count_entries(len(self.entries))}: {names}",
+        ])
+
+    def exit_code(self, outcome: Outcome) -> int:
+        """Return 0 also if runs failed: a run without a result is a result of the benchmark."""
+        return 0 if outcome.is_complete else INTERRUPTED
 
 
 @on_every_rank
 @shared_cache()
-def _bench(options: BenchOptions, program: ProgramValues, out: str | None, jobs: int, progress: bool) -> Study:
-    """Run a benchmark on all ranks."""
-    folder = "none" if out is None else out
-    with available(program.collect()):
-        suite, entries = options.read()
-        rows, path, complete = run_benchmark(options, suite, entries, folder, OutputOptions(quiet=not progress), jobs)
-    if not complete:
-        raise KeyboardInterrupt
-    return Study(rows, path)
+def _bench(options: BenchOptions, program: ProgramValues, out: str | None, progress: bool, **manner: Any) -> Study:
+    """Run a benchmark on all ranks; the further parameters are those of `read_execution`."""
+    execution = read_execution(**manner)
+    design = BenchDesign(options, program.collect())
+    return to_study(
+        conduct(design, "none" if out is None else out, OutputOptions(quiet=not progress), execution), MARGIN
+    )
 
 
-def bench(  # noqa: PLR0913 - the public signature
-    algorithms: Any = None, *, suite: str = "core", tasks: Iterable[str] = (), seeds: str | Iterable[int] | None = None,
+def bench(
+    algorithms: Any = None, *, suite: str = _CORE, tasks: Iterable[str] = (), seeds: str | Iterable[int] | None = None,
     files: Mapping[str, Any] | None = None, jobs: int = 1, out: str | os.PathLike[str] | None = None,
-    time_limit: float | None = None, plot: bool = False, progress: bool = True,
+    time_limit: float | None = None, plot: bool = False, progress: bool = True, metrics: Any = (),
+    executor: Any = None, retry_failed: bool = False, retry_rejected: bool = False,
+    on_run: Callable[[Row], None] | None = None, **data: Any,
 ) -> Benchmark:  # fmt: skip
     """Rank methods on the tasks of a suite, as ``p2pkm bench`` does.
 
@@ -205,9 +318,21 @@ def bench(  # noqa: PLR0913 - the public signature
     time_limit : float, optional
         Seconds of a run; None: as in the suite.
     plot : bool, default=False
-        Draw figures and a report into the folder.
+        Draw figures and a report into the folder; a ranking by test points has none.
     progress : bool, default=True
         Print progress and the estimated remaining time on standard error.
+    metrics : callable, Metric, or list of them
+        Functions of the `Result` of a run, for each of which the rows have a column of its name; the ranking ignores
+        them.
+    executor : concurrent.futures.Executor, optional
+        Executes the runs, with `jobs` workers, as in `p2pkm.study`.
+    retry_failed, retry_rejected : bool, default=False
+        Repeat the runs in the folder that failed or took too long, or that were rejected.
+    on_run : callable, optional
+        Called in this process with the row of each run that has ended.
+    **data
+        Options of a run on data of your own, in place of a suite, named as on the command line: ``data="visits.csv",
+        device_column="site", clusters=4, test_share=0.2``. With ``test_share`` entries are ranked by test points.
 
     Returns
     -------
@@ -229,7 +354,6 @@ def bench(  # noqa: PLR0913 - the public signature
     >>> len(found.rows), found.failed
     (6, [])
     """
-    check_jobs(check_integer(jobs, 1, "jobs"))
     check_scalar(progress, "progress")
     program = ProgramValues("bench(...)")
     options = BenchOptions(
@@ -240,15 +364,18 @@ def bench(  # noqa: PLR0913 - the public signature
         {name: os.fspath(path) for name, path in (files or {}).items()},
         time_limit,
         plot=check_scalar(plot, "plot"),
+        data=data,
+        metrics=wrap_metrics(metrics, "bench(...): metrics"),
     )
-    study = _bench(options, program, None if out is None else os.fspath(out), jobs, progress)
-    if plot and study.path is not None and connect().rank == 0:
-        finish(study.rows, study.path, options.margin, plot=True)
+    study = _bench(
+        options, program, None if out is None else os.fspath(out), progress, jobs=jobs, executor=executor,
+        retry_failed=retry_failed, retry_rejected=retry_rejected, on_run=on_run,
+    )  # fmt: skip
     return Benchmark(study.rows, study.path)
 
 
-def _take_algorithms(program: ProgramValues, algorithms: Any) -> list[str]:
-    """Return names, specs and references of methods."""
+def _take_algorithms(program: ProgramValues, algorithms: Any) -> list[Any]:
+    """Return names, specs and objects of methods."""
     if algorithms is None:
         return []
     if isinstance(algorithms, Mapping):
@@ -261,40 +388,6 @@ def _take_algorithms(program: ProgramValues, algorithms: Any) -> list[str]:
     ]
 
 
-def run_bench_command(options: BenchOptions, out: str | None, jobs: int, output: OutputOptions) -> int:
-    """Run a benchmark, print its table, and return the exit code.
-
-    Raises
-    ------
-    P2PKMError
-        If an option cannot be used; nothing has been computed then.
-    """
-    check_jobs(jobs)
-    with shared_cache(), available(ProgramObjects()):
-        suite, entries = options.read()
-        if output.dry_run:
-            print(describe_runs(suite, entries))
-            return 0
-        rows, folder, complete = run_benchmark(options, suite, entries, out, output, jobs)
-    if output.json:
-        print(json.dumps({"rows": rows, "out": None if folder is None else str(folder)}), flush=True)
-    else:
-        print(finish(rows, folder, options.margin, plot=options.plot and complete), flush=True)
-        if not complete:
-            print(f"interrupted; continue with: python -m p2pkm resume {folder}", flush=True)
-    return 0 if complete else INTERRUPTED
-
-
-def finish(rows: Sequence[Row], folder: Path | None, margin: float, *, plot: bool) -> str:
-    """Write ranking, figures and report into the folder, if there is one, and return the ranking as text."""
-    summary = summarize(rows, margin=margin)
-    if folder is not None and plot:
-        from p2pkm.viz import draw_bench
-
-        draw_bench(summary, folder)
-    return "\n".join([summary.text(), describe_folder(None if folder is None else str(folder))])
-
-
 def update_references(options: BenchOptions, out: str | None, output: OutputOptions) -> int:
     """Search the references of a suite again, and write them into a folder, or below runs.
 
@@ -304,7 +397,7 @@ def update_references(options: BenchOptions, out: str | None, output: OutputOpti
         If an option or the folder cannot be used.
     """
     suite, _ = options.read()
-    folder = open_folder(out, "references", NAME)
+    folder = open_folder(out, "references", mark=NAME)
     references = References.load(folder)
     with shared_cache():
         references.complete(suite.tasks, (lambda note: None) if output.quiet else print_note, renew=True)
@@ -314,18 +407,7 @@ def update_references(options: BenchOptions, out: str | None, output: OutputOpti
     return 0
 
 
-def resume_bench(folder: Path, jobs: int, output: OutputOptions) -> int:
-    """Complete the runs in the folder of a benchmark, and end as `run_bench_command` does.
-
-    Raises
-    ------
-    DataError
-        If the configuration in the folder cannot be read.
-    """
-    return run_bench_command(read_mark(folder), str(folder), jobs, output)
-
-
-def read_mark(folder: Path) -> BenchOptions:
+def read_mark_of(folder: Path) -> BenchOptions:
     """Read the options of the benchmark in a folder.
 
     Raises
@@ -333,13 +415,11 @@ def read_mark(folder: Path) -> BenchOptions:
     DataError
         If they cannot be read.
     """
-    mark = folder / MARK
     try:
-        content = json.loads(mark.read_text("utf-8"))
-        return BenchOptions(**content["options"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return BenchOptions(**read_mark(folder)["options"])
+    except (KeyError, TypeError) as error:
         raise DataError(
-            f"{mark} cannot be read: {type(error).__name__}: {error}; expected the folder of a benchmark. Start the "
+            f"{folder} cannot be read: {type(error).__name__}: {error}; expected the folder of a benchmark. Start the "
             "benchmark again with bench --out NEW"
         ) from None
 
@@ -366,38 +446,6 @@ def list_cells(suite: Suite, entries: Sequence[Entry]) -> dict[RunOptions, list[
     return cells
 
 
-def run_benchmark(
-    options: BenchOptions, suite: Suite, entries: Sequence[Entry], out: str | None, output: OutputOptions, jobs: int
-) -> tuple[list[Row], Path | None, bool]:
-    """Run a benchmark; return its rows, its folder, and whether all runs have ended."""
-    cells = list_cells(suite, entries)
-    folder = open_folder(out, "bench", MARK)
-    with nullcontext() if folder is None else Lock(folder):
-        references = References.load(folder)
-        _check_suite(folder, suite)
-        if folder is not None:
-            write_json(folder, MARK, {"suite": suite.name, "version": suite.version, "options": options._asdict()})
-        tell = (lambda note: None) if output.quiet else print_note
-        references.complete(suite.tasks, tell)
-        announce_study_compilation(quiet=output.quiet)
-        progress = SweepProgress(output.console.line(), quiet=output.quiet)
-        try:
-            measuring = Measuring(suite.link_models, suite.time_limit)
-            labels = [{_PLACES: places} for places in cells.values()]
-            study_rows = run_study(
-                list(cells), folder, connect(), progress, jobs=jobs, measuring=measuring, labels=labels
-            )
-        finally:
-            progress.close()
-        placed = _place(study_rows)
-        for note in _improve(references, placed):
-            print_note(note)
-        rows = [make_row(suite, place, row, references) for place, row in placed]
-        if folder is not None:
-            write_folder(folder, rows, references)
-    return rows, folder, len(study_rows) == len(cells)
-
-
 def _check_suite(folder: Path | None, suite: Suite) -> None:
     """Check that a folder holds the same version of the same suite.
 
@@ -406,15 +454,9 @@ def _check_suite(folder: Path | None, suite: Suite) -> None:
     ExperimentError
         If it does not.
     """
-    mark = None if folder is None else folder / MARK
-    if mark is None or not mark.is_file():
-        return
-    try:
-        content = json.loads(mark.read_text("utf-8"))
-        before = content["suite"], content["version"]
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{mark} cannot be read: {error}. Use another folder") from None
-    if before != (suite.name, suite.version):
+    asked = {} if folder is None else read_mark(folder)
+    before = asked.get("suite"), asked.get("version")
+    if asked and before != (suite.name, suite.version):
         raise ExperimentError(
             f"--out {folder} holds suite {before[0]}, version {before[1]}; expected {suite.name}, version "
             f"{suite.version}. Use another folder"
@@ -440,37 +482,18 @@ def _improve(references: References, placed: Sequence[tuple[Place, Row]]) -> lis
     return notes
 
 
-def write_folder(folder: Path, rows: Sequence[Row], references: References) -> None:
-    """Write references, rows.jsonl and bench.csv.
-
-    Raises
-    ------
-    NetworkError
-        If a file cannot be written.
-    """
-    text = io.StringIO()
-    table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    table.writeheader()
-    table.writerows(rows)
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    try:
-        references.save(folder, (row["points"] for row in rows))
-        write_bytes(folder, ROWS, lambda file: file.write(lines.encode()))
-        write_bytes(folder, _TABLE, lambda file: file.write(text.getvalue().encode()))
-    except OSError as error:
-        raise NetworkError(
-            f"{folder} cannot be written: {error.strerror or error}. Finished runs are stored: free disk space and "
-            f"run: python -m p2pkm resume {folder}"
-        ) from None
+def _rank(rows: Sequence[Row], margin: float) -> BenchSummary | PersonalSummary:
+    """Rank the entries by the measure of the rows."""
+    return rank_by_tests(rows, margin=margin) if is_by_tests(rows) else summarize(rows, margin=margin)
 
 
-def describe_runs(suite: Suite, entries: Sequence[Entry]) -> str:
-    """Describe the runs of a benchmark: their number, tasks and entries."""
-    cells = list_cells(suite, entries)
-    tasks = ", ".join(task.name for task in suite.tasks)
-    names = ", ".join(entry.name for entry in entries)
-    return "\n".join([
-        f"suite {suite.name}, version {suite.version}: {count(len(cells), 'run')}",
-        f"{count(len(suite.tasks), 'task')}: {tasks}",
-        f"{count_entries(len(entries))}: {names}",
-    ])
+def write_text(folder: Path, ranking: PersonalSummary) -> None:
+    """Write the ranking by test points as text and CSV; it has no figures."""
+    write_bytes(folder, "ranking.txt", lambda file: file.write(f"{ranking.text()}\n".encode()))
+    write_bytes(folder, "ranking.csv", lambda file: file.write(ranking.to_csv().encode()))
+
+
+def write_bench(folder: Path, rows: Sequence[Row], references: References) -> None:
+    """Write references and table."""
+    references.save(folder, (row["points"] for row in rows))
+    write_table(folder, rows)

@@ -8,17 +8,20 @@ from typing import Any, NamedTuple
 
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import split_specs, suggest
-from p2pkm.core.validation import check_integer
-from p2pkm.data.sources import parse_source
+from p2pkm.core.validation import check_choice, check_integer
+from p2pkm.data.sources import DEVICES_ALIKE, parse_source
 from p2pkm.engine.run_options import OPTIONS, RunOptions
+from p2pkm.experiments.config import name_data_graph
 from p2pkm.experiments.studies.seeds import parse_seeds
 from p2pkm.experiments.studies.study_file import read_seeds
 from p2pkm.storage.toml import load_toml
 
 _FOLDER = files(__package__) / "suites"
 _SUITE = ("version", "title", "seeds", "graphs", "splits", "options", "partitions", "algorithm", "link_models",
-          "time_limit", "tasks")  # fmt: skip
-_TASK = ("name", "file", "start", "splits", "seeds", "graphs", "known")
+          "time_limit", "measure", "tasks")  # fmt: skip
+# Measures by which entries are ranked: cost of all points over the best known one, or cost of test points.
+EXCESS, TEST = "excess", "test"
+_TASK = ("name", "family", "file", "start", "splits", "seeds", "graphs", "known")
 _LINK_MODELS = ("lan", "wan", "edge")
 
 
@@ -40,6 +43,8 @@ class Task(NamedTuple):
         Public values that a method may use if it requires them, such as the radius of the points.
     file : str or None
         Name of the file that the user supplies; None: the points are generated or part of a package.
+    family : str
+        Tasks of one kind, a second unit of the statistics by test points; by default the first part of the name.
     """
 
     name: str
@@ -49,6 +54,12 @@ class Task(NamedTuple):
     start: str | None = None
     known: Mapping[str, Any] = {}
     file: str | None = None
+    family: str = ""
+
+    @property
+    def data(self) -> str:
+        """Source of the points, which the options of a task always have."""
+        return str(self.options.data)
 
 
 class Suite(NamedTuple):
@@ -68,6 +79,9 @@ class Suite(NamedTuple):
         Link models of the simulated time.
     time_limit : float
         Seconds of a run.
+    measure : {"excess", "test"}
+        What is ranked: the cost of all points over the best known one, or the cost of test points over that of a common
+        clustering.
     """
 
     name: str
@@ -77,6 +91,7 @@ class Suite(NamedTuple):
     algorithm: str = "all"
     link_models: tuple[str, ...] = _LINK_MODELS
     time_limit: float = 120.0
+    measure: str = EXCESS
 
     def select(self, names: Sequence[str], seeds: str | Iterable[int] | None) -> "Suite":
         """Return the suite with some of its tasks and with other seeds.
@@ -151,6 +166,31 @@ def read_suite(name: str) -> Suite:
     return _parse(load_toml(name, "suite"), Path(name).stem, name)
 
 
+def suite_of_data(given: Mapping[str, Any]) -> Suite:
+    """Return a suite of one task, on data of the user, with seeds 0 to 4.
+
+    Parameters
+    ----------
+    given : mapping of str to object
+        Options of a run by name; `graph` is a list. With `test_share` test points are ranked.
+
+    Raises
+    ------
+    ExperimentError
+        If an option is wrong, or `data` is missing.
+    """
+    if "data" not in given:
+        raise ExperimentError(
+            f"bench has {', '.join(given)} without data; expected a table or a data source. Add --data FILE, or remove "
+            "it to rank on a suite"
+        )
+    options = RunOptions.from_mapping({name: value for name, value in given.items() if name != "graph"}, "bench")
+    graphs = tuple(split_specs([given.get("graph", "ring")]))
+    task = Task("table", name_data_graph(options, graphs), graphs, tuple(range(5)), family="table")
+    measure = TEST if options.test_share else EXCESS
+    return Suite("data", 1, f"data {options.data}", (task,), measure=measure)
+
+
 def _parse(content: Mapping[str, Any], name: str, where: str) -> Suite:
     """Check the content of a suite file."""
     for key in content:
@@ -172,6 +212,7 @@ def _parse(content: Mapping[str, Any], name: str, where: str) -> Suite:
         str(content.get("algorithm", "all")),
         tuple(content.get("link_models", _LINK_MODELS)),
         float(content.get("time_limit", 120.0)),
+        check_choice(content.get("measure", EXCESS), (EXCESS, TEST), f"{where}: measure"),
     )
 
 
@@ -185,7 +226,7 @@ def _read_tasks(table: Mapping[str, Any], suite: Mapping[str, Any], where: str) 
     for key in options:
         if key.replace("-", "_") not in OPTIONS:
             raise ExperimentError(f"{at} has the unknown key {key!r}. {suggest(key, [*OPTIONS, *_TASK])}")
-    options = {**suite.get("options", {}), **options}
+    options = {"data": DEVICES_ALIKE, **suite.get("options", {}), **options}
     partitions: Mapping[str, Any] = suite.get("partitions", {})
     splits = [None] if "partition" in options else table.get("splits", suite.get("splits", [None]))
     tasks = []
@@ -199,8 +240,14 @@ def _read_tasks(table: Mapping[str, Any], suite: Mapping[str, Any], where: str) 
         # Names are "dominant-skew", not "dominant-dominant-skew".
         suffix = "" if split is None else f"-{split.removeprefix(f'{name}-')}"
         run_options = RunOptions.from_mapping({**options, **part}, at)
+        if run_options.test_share and suite.get("measure", EXCESS) != TEST:
+            raise ExperimentError(
+                f"{at} has test_share {run_options.test_share:g}, but the reference costs are those of all points; "
+                'expected 0. Set measure = "test" for the suite to rank by test points'
+            )
         if table.get("file") is None:
-            parse_source(run_options.data)
+            parse_source(str(run_options.data))
+            run_options = name_data_graph(run_options, split_specs(graphs))
         tasks.append(
             Task(
                 f"{name}{suffix}",
@@ -210,6 +257,7 @@ def _read_tasks(table: Mapping[str, Any], suite: Mapping[str, Any], where: str) 
                 table.get("start"),
                 table.get("known", {}),
                 table.get("file"),
+                str(table.get("family", name.partition("-")[0])),
             )
         )
     return tasks

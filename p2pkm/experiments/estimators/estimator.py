@@ -6,7 +6,7 @@ Imported when ``p2pkm.P2PKMeans`` is first used, because its base classes requir
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,10 +15,23 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from p2pkm.core.batch import Floats, Integers
+from p2pkm.core.chunks import add_penalties, widen
 from p2pkm.core.errors import DataError
+from p2pkm.core.keywords import suggest_keywords
 from p2pkm.core.sorting import blocks, sort_by
 from p2pkm.core.validation import as_floats, check_magnitude, check_near, name_features
-from p2pkm.data.identifiers import are_numbers, find_missing, identify, is_integer, locate, to_raw
+from p2pkm.data.held_out import hold_out
+from p2pkm.data.identifiers import (
+    UNASSIGNED,
+    are_numbers,
+    find_missing,
+    identify,
+    is_integer,
+    locate,
+    require_assigned,
+    require_complete,
+    to_raw,
+)
 from p2pkm.data.partition import iid
 from p2pkm.data.schema import find_fill_values
 from p2pkm.data.shards import Shards, unweighted
@@ -35,14 +48,18 @@ from p2pkm.experiments.estimators.parameters import (
 )
 from p2pkm.experiments.estimators.rounds_text import list_rounds
 from p2pkm.experiments.estimators.rows import KINDS, Points, fill_in, read_rows, split_rows
-from p2pkm.experiments.estimators.warn_once import warn
 from p2pkm.experiments.simulate import simulate
+from p2pkm.experiments.warn_once import warn
 from p2pkm.kernels import select_kernels
+from p2pkm.metrics.clusters import arrange as order_rows
 from p2pkm.metrics.result import Result
 from p2pkm.network.graph import LARGE
 from p2pkm.network.world import connect
 
 _MOST = 5  # names listed in a message
+
+
+_REQUESTS = {"devices": True}
 
 
 class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
@@ -63,12 +80,14 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     n_devices : int, default=None
         None: the number of nodes of the graph. If its spec leaves that open: the number of different `devices` of
         `fit`, otherwise 16, or the number of rows if that is smaller.
-    algorithm : str or Algorithm, default="gtvmin"
+    algorithm : str or Algorithm, default=None
         Name or spec of a method (``p2pkm algorithms`` lists them), or a method such as ``p2pkm.GTVMin(8)``. Its
-        parameters take precedence over the defaults of `coupling`, `init` and `tol`.
-    coupling : float or "auto", default=None
-        Link strength of GTVMin, dimensionless. None: the default of the method. "auto": chosen from the graph and the
-        number of points.
+        parameters take precedence over the defaults of `coupling`, `init` and `tol`. None: "gtvmin" with
+        `personalized`, `coupling` or `groups`; otherwise "treelloyd": of the best methods without a server for
+        one clustering the one with the fewest bytes, see docs/results/benchmark.md; "tracking" where links change.
+    coupling : float or str, default=None
+        Link strength of GTVMin, dimensionless, or the name of a choice, see `p2pkm.GTVMin`. None: the default of the
+        method; for GTVMin it is chosen from the points.
     init : str, Init, callable or array_like of shape (n_clusters, n_features), default=None
         Initialization.
 
@@ -96,6 +115,15 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         and fill it in.
     k_max : int, default=25
         Largest number of clusters considered for "auto"; at most the number of rows.
+    test_share : float, default=0.0
+        Share of the rows of each device, from 0 to below 1, on which nothing is fitted. ``result_.summary`` and
+        ``result_.devices`` have the scores of each device on these test rows, beside one clustering for all devices and
+        each device alone. `labels_` has all rows, `inertia_` the others.
+    personalized : bool, default=False
+        Whether the answer is a clustering for each device instead of one for all: `labels_`, `inertia_`, `predict`,
+        `transform` and `score` then use the centroids of the device of each row in `device_centers_`, and `fit` and
+        these methods require `devices`. Row c of `device_centers_` is then cluster c on all devices, as in
+        ``result_.clusters``. `cluster_centers_` stays the clustering that suits the rows of all devices best.
     verbose : int, default=0
         1: print the rounds of each run, in the form of KMeans.
     random_state : int, RandomState, Generator or None, default=None
@@ -109,9 +137,9 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         Centroids of the device with the lowest cost on the rows of all devices (the first of them; for very many
         devices and rows, on a sample). If the method finds fewer clusters than requested, there are fewer rows.
     labels_ : ndarray of shape (n_samples,)
-        Index of the nearest row of `cluster_centers_`.
+        Index of the nearest row of `cluster_centers_`; with `personalized` as in `predict` with `devices`.
     inertia_ : float
-        Sum of squared distances to the nearest row of `cluster_centers_`, weighted by `sample_weight`.
+        Sum of squared distances to this row, weighted by `sample_weight`.
     n_clusters_ : int
         Number of clusters, as given or chosen. Rows of `cluster_centers_` without points count.
     n_iter_ : int
@@ -153,15 +181,24 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     ((3, 2), (16, 3, 2))
     """
 
+    # Metadata that scikit-learn routes to each method by default: without, a search that passes devices in a pipeline
+    # ends with NaN scores, and requests of fit and predict that differ cannot be combined in fit_predict.
+    __metadata_request__fit: ClassVar = _REQUESTS
+    __metadata_request__partial_fit: ClassVar = _REQUESTS
+    __metadata_request__predict: ClassVar = _REQUESTS
+    __metadata_request__transform: ClassVar = _REQUESTS
+    __metadata_request__score: ClassVar = _REQUESTS
     # Attributes that only some fits set.
     center_names_: NDArray[Any]
     fill_values_: Floats
 
-    def __init__(  # noqa: PLR0913 - the public signature
-        self, n_clusters: Any = 8, *, graph: Any = "ring", n_devices: int | None = None, algorithm: Any = "gtvmin",
+    @suggest_keywords
+    def __init__(
+        self, n_clusters: Any = 8, *, graph: Any = "ring", n_devices: int | None = None, algorithm: Any = None,
         coupling: float | str | None = None, init: Any = None, n_init: int | str = "auto",
         groups: int | str | bool = False, max_iter: int = 150, tol: float = 1e-3, missing: str = "refuse",
-        k_max: int = 25, verbose: int = 0, random_state: Any = None,
+        k_max: int = 25, test_share: float = 0.0, personalized: bool = False, verbose: int = 0,
+        random_state: Any = None,
     ) -> None:  # fmt: skip
         self.n_clusters = n_clusters
         self.graph = graph
@@ -175,6 +212,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self.tol = tol
         self.missing = missing
         self.k_max = k_max
+        self.test_share = test_share
+        self.personalized = personalized
         self.verbose = verbose
         self.random_state = random_state
 
@@ -196,7 +235,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
             * Numbers with gaps, such as the site codes 101, 205 and 309, are names, unless all are below `n_devices`,
               or below the number of nodes of a graph object. Then devices may be without rows.
-            * None: rows are assigned to devices at random, in equal numbers.
+            * None: rows are assigned to devices at random, in equal numbers; an error with `personalized`.
         sample_weight : array_like of shape (n_samples,), optional
             Weight of each row. Rows of weight 0 are ignored.
 
@@ -206,6 +245,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             If rows, graph or a parameter cannot be used; `p2pkm.core.errors` lists the subclasses.
         """
         check(self.get_params(deep=False))
+        self._require_devices(devices)
         params, centroids = split_init(self.get_params(deep=False))
         points, columns = read_rows(self, X, None, reset=True, missing=self.missing != "refuse")
         weights = check_weights(sample_weight, len(points))
@@ -217,14 +257,16 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self._columns = columns
         resolved, shards = assign_rows(params, points, weights, devices)
         shards = replace(shards, features=self._name_features(X))
+        shards, weights = self._hold_out(shards, weights, resolved.seed)
         points = self._learn_fill_values(points, weights)
         self._n_init, self.wire_bytes_, lowest = count_runs(self.get_params(deep=False)), 0, np.inf
         for seed in derive_seeds(resolved.seed, self._n_init):
             start = None if centroids is None else make_start(centroids, points, self.n_clusters, seed)
             result = self._run(resolved, resolved.graph, shards, seed, k_max, _repeat(start, resolved.devices))
-            labels, inertia = _assign(points, weights, _find_centers(result).astype(points.dtype))
+            labels, inertia = self._label_rows(result, points, weights, devices)
             if inertia < lowest or seed == resolved.seed:
                 lowest, self.inertia_, self.labels_, best = inertia, inertia, labels, result
+        _check_centroids(best)
         self._store(best, points.dtype)
         self._warn(resolved, weights)
         return self
@@ -257,6 +299,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         if "device_centers_" not in vars(self):
             return self.fit(X, y, devices=devices, sample_weight=sample_weight)
         check(self.get_params(deep=False))
+        self._require_devices(devices)
         points, (n, k, _) = self._check(X, fill=False), self.device_centers_.shape
         weights = check_weights(sample_weight, len(points))
         weighted = _select_weighted(weights)
@@ -271,11 +314,13 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             owner = _find_owners(devices, len(points), self.device_names_)[weighted]
         names = None if self._topology is None else self._topology.names
         shards = _build_shards(rows, owner, weights[weighted], n, names)
+        shards, weights = self._hold_out(shards, weights, resolved.seed)
         start = self.device_centers_.astype(np.float64)
         result = self._run(resolved, self._topology, shards, resolved.seed, None, start)
+        _check_centroids(result)
         self._store(result, points.dtype)
         points = self._learn_fill_values(points, weights)
-        self.labels_, self.inertia_ = _assign(points, weights, self.cluster_centers_)
+        self.labels_, self.inertia_ = self._label_rows(result, points, weights, devices)
         self._warn(resolved, weights)
         return self
 
@@ -284,8 +329,12 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         return self.fit(X, y, devices=devices, sample_weight=sample_weight).labels_
 
     def fit_transform(self, X: Any, y: Any = None, *, devices: Any = None, sample_weight: Any = None) -> Points:  # noqa: N803
-        """Fit and return the distance of each row to each row of `cluster_centers_`; arguments as in `fit`."""
-        return self.fit(X, y, devices=devices, sample_weight=sample_weight).transform(X)
+        """Fit and return the distance of each row to each row of `cluster_centers_`; arguments as in `fit`.
+
+        With `personalized` to the rows of `device_centers_` of the device of the row.
+        """
+        fitted = self.fit(X, y, devices=devices, sample_weight=sample_weight)
+        return fitted.transform(X, devices if self.personalized else None)
 
     def predict(self, X: Any, devices: Any = None) -> Integers:  # noqa: N803
         """Return the nearest centroid of each row, int64[n_samples].
@@ -295,7 +344,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         X : array_like, sparse matrix or table of shape (n_samples, n_features)
         devices : array_like of int or str of shape (n_samples,), optional
             Device of each row, by its name in `device_names_`, or by its number from 0. Labels then refer to the rows
-            of `device_centers_` of this device, -1 if all its centroids are absent. None: to `cluster_centers_`.
+            of `device_centers_` of this device, -1 if all its centroids are absent. None: to `cluster_centers_`; an
+            error with `personalized`. For a device that was not in `fit` see ``result_.adapt``.
         """
         parts = [self._label(points, unweighted(len(points)), owner)[0]
                  for points, owner, *_ in self._read_blocks(X, devices)]  # fmt: skip
@@ -309,8 +359,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         X : array_like, sparse matrix or table of shape (n_samples, n_features)
         devices : array_like of int or str of shape (n_samples,), optional
             As in `predict`: distances to the rows of `device_centers_` of the device of the row, +inf to absent
-            centroids. Equal columns of different devices need not be the same cluster. None: distances to
-            `cluster_centers_`.
+            centroids. Unless `personalized`, equal columns of different devices need not be the same cluster. None:
+            distances to `cluster_centers_`.
         """
         sets = (self.cluster_centers_[None] if devices is None else self.device_centers_).astype(np.float64)
         parts = list[Points]()
@@ -362,6 +412,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     def _read_blocks(self, X: Any, devices: Any) -> Iterator[tuple[Points, Integers | None, slice, int]]:  # noqa: N803
         """Check rows, in blocks if they are sparse; yield points, their devices, rows and the number of all rows."""
         check_is_fitted(self)
+        self._require_devices(devices)
         owner = None
         for rows, block, total in split_rows(X):
             try:
@@ -376,16 +427,37 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             yield points, None if owner is None else owner[rows], rows, m
 
     def _label(self, points: Points, weights: Floats, owner: Integers | None) -> tuple[Integers, float]:
-        """Find the nearest centroid of each row, int64[m], and the inertia."""
+        """Find the centroid of each row as in `Result.predict`, int64[m], and the inertia."""
         if owner is None:
             return _assign(points, weights, self.cluster_centers_)
-        n = len(self.device_centers_)
-        rows, offsets = sort_by(owner, n)
-        sets, labels = self.device_centers_.astype(np.float64), np.empty(len(points), np.int64)
-        kernels = select_kernels(1, n, points.size * sets.shape[1])
-        sorted_points, sorted_weights = points[rows].astype(np.float64), np.ascontiguousarray(weights[rows])
-        costs, labels[rows] = kernels.losses(sorted_points, sorted_weights, offsets, sets)
-        return labels, float(np.cumsum(costs)[-1])
+        return _assign_by_device(points, weights, owner, self.device_centers_, self._penalties)
+
+    def _label_rows(self, result: Result, points: Points, weights: Floats, devices: Any) -> tuple[Integers, float]:
+        """Find the centroid of each row of the fit, int64[m], and the inertia."""
+        if not self.personalized:
+            return _assign(points, weights, _find_centers(result).astype(points.dtype))
+        names = list_devices(result.topology.names, len(result.centroids))
+        owner = _find_owners(devices, len(points), names)
+        centers, penalties = self._find_device_centers(result)
+        return _assign_by_device(points, weights, owner, centers.astype(points.dtype), penalties)
+
+    def _find_device_centers(self, result: Result) -> tuple[Floats, Floats | None]:
+        """Find the centroids of all devices, float64[n, k, d], and the penalties of labels, float64[n, k] or None."""
+        if not self.personalized:
+            return result.centroids, result.label_penalties
+        parts = (
+            None if part is None else order_rows(part, result.cluster_numbers)
+            for part in (result.centroids, result.label_penalties)
+        )
+        return cast(Any, tuple(parts))
+
+    def _require_devices(self, devices: Any) -> None:
+        """Reject rows without devices if the answer depends on them."""
+        if self.personalized and devices is None:
+            raise DataError(
+                "personalized=True requires the device of each row, but devices is None. Pass devices=, or use "
+                "personalized=False"
+            )
 
     def _check(self, X: Any, *, fill: bool = True) -> Points:  # noqa: N803
         """Check rows of the same columns as those of `fit`, and fill in missing values."""
@@ -415,6 +487,15 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self._set_optional("center_names_", None if features is None else np.array(features, object))
         return features
 
+    def _hold_out(self, shards: Shards, weights: Floats, seed: int) -> tuple[Shards, Floats]:
+        """Turn a share of the rows of each device into test rows; the weights of these become 0."""
+        if not self.test_share:
+            return shards, weights
+        tested, _ = hold_out(shards, self.test_share, seed)
+        remaining = np.array(weights)
+        remaining[np.arange(len(weights))[_select_weighted(weights)][tested.tests.rows]] = 0.0
+        return tested, remaining
+
     def _run(
         self, resolved: ResolvedParameters, graph: Any, shards: Shards, seed: int, k_max: int | None, start: Any
     ) -> Result:
@@ -425,7 +506,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             shards,
             rounds=self.max_iter,
             seed=seed,
-            baselines=False,
+            baselines=self.test_share > 0.0,
             missing=cast(Any, self.missing),
             k_max=k_max,
             start=start,
@@ -439,7 +520,8 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         """Set the fitted attributes from the result of a run; centroids have the type of the rows."""
         self.result_: Any = result
         self.cluster_centers_ = _find_centers(result).astype(dtype)
-        self.device_centers_ = result.centroids.astype(dtype, copy=False)
+        centers, self._penalties = self._find_device_centers(result)
+        self.device_centers_ = centers.astype(dtype, copy=False)
         names = result.topology.names
         self.device_names_ = list_devices(names, len(result.centroids))
         self.groups_ = result.groups
@@ -462,6 +544,12 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
                 ConvergenceWarning,
                 "clusters",
             )
+
+
+def _check_centroids(result: Result) -> None:
+    """Reject a run in which no device has a centroid: it has no clusters and no labels."""
+    if not (result.centroids < np.inf).any():
+        raise DataError(result.summary["failure"] or "no device has a centroid")
 
 
 def check_weights(sample_weight: ArrayLike | None, m: int) -> Floats:
@@ -512,6 +600,9 @@ def _read_devices(devices: Any, m: int) -> NDArray[Any]:
     """Convert the device of each row to an identifier, int64[m] or object[m] of str."""
     array = np.asarray(devices)
     raw = None if array.shape != (m,) else to_raw(devices, "devices")
+    if raw is not None:
+        require_complete(raw, "devices")
+        require_assigned(raw, "devices", UNASSIGNED)
     if raw is None or find_missing(raw).any() or (array.dtype.kind == "f" and raw.dtype.kind == "O"):
         raise DataError(
             f"devices has shape {array.shape} and dtype {array.dtype}; expected ({m},) whole numbers from 0 or names, "
@@ -532,12 +623,16 @@ def _find_owners(devices: Any, m: int, names: NDArray[Any]) -> Integers:
         return owner
     if raw.dtype.kind == "i" and not are_numbers(to_raw(names, "device_names_")):
         if raw.min() < 0 or raw.max() >= len(names):
-            raise DataError(f"devices are {raw.min()} to {raw.max()}; expected 0 to {len(names) - 1}, as in fit")
+            raise DataError(
+                f"devices are {raw.min()} to {raw.max()}; expected 0 to {len(names) - 1}, as in fit. For the centroids "
+                "of another device use result_.adapt(X, neighbors=[...])"
+            )
         return raw
     listed = ", ".join(repr(name) for name in unknown[:_MOST].tolist())
     raise DataError(
-        f"devices contains {listed}; expected names in device_names_: the first fit must name all devices. If devices "
-        "join later, number them from 0 and set n_devices"
+        f"devices contains {listed}; expected names in device_names_: the first fit must name all devices. For the "
+        "centroids of another device use result_.adapt(X, neighbors=[...]). If devices join later, number them from 0 "
+        "and set n_devices"
     )
 
 
@@ -606,6 +701,33 @@ def _warn_of_devices(y: Any, m: int, n_clusters: Any) -> None:
             UserWarning,
             "y",
         )
+
+
+def _assign_by_device(
+    points: Points, weights: Floats, owner: Integers, centers: Points, penalties: Floats | None
+) -> tuple[Integers, float]:
+    """Find the centroid of its device for each row, int64[m], and the weighted sum of squared distances.
+
+    Parameters
+    ----------
+    owner : int64[m]
+        Device of each row.
+    centers : float[n, k, d]
+    penalties : float64[n, k] or None
+        Penalties of the labels, as in `Result.label_penalties`.
+    """
+    n = len(centers)
+    rows, offsets = sort_by(owner, n)
+    sets, labels = centers.astype(np.float64), np.empty(len(points), np.int64)
+    kernels = select_kernels(1, n, points.size * sets.shape[1])
+    sorted_points, sorted_weights = points[rows].astype(np.float64), np.ascontiguousarray(weights[rows])
+    if penalties is not None:
+        sorted_points, sets = widen(sorted_points), add_penalties(sets, penalties)
+    costs, labels[rows] = kernels.losses(sorted_points, sorted_weights, offsets, sets)
+    inertia = float(np.cumsum(costs)[-1])
+    if penalties is not None:
+        inertia -= float((weights * penalties[owner, labels]).sum())
+    return labels, inertia
 
 
 def _assign(points: Points, weights: Floats, centers: Points) -> tuple[Integers, float]:

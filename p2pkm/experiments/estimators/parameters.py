@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.batch import Floats, Integers
+from p2pkm.core.card import DEFAULTS
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.spec import parameters, parse
@@ -16,10 +17,10 @@ from p2pkm.data.identifiers import FILLING, identify, is_integer, locate, to_raw
 from p2pkm.data.partition.by_column import name_devices
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import build_topology, parse_graph, parse_method
-from p2pkm.experiments.estimators.warn_once import warn
+from p2pkm.experiments.warn_once import warn
+from p2pkm.methods.building_blocks.coupling_choice import check_coupling
 from p2pkm.methods.init.pipelines import graph_error, needs_hub
 from p2pkm.methods.init.value import Init
-from p2pkm.methods.published import KEY as DEFAULTS
 from p2pkm.methods.registry import known
 from p2pkm.network.graph import Topology
 from p2pkm.network.world import connect
@@ -37,6 +38,9 @@ _OPTIONS: Mapping[str, Any] = {
     "groups": False,
     "tol": 1e-3,
 }
+# Default methods. For one clustering: of the best methods of the benchmark without a server, which are not
+# distinguished from each other, the one with the fewest bytes; where links change, the other one of these two.
+_COMMON, _COMMON_OF_CHANGING_LINKS, _OF_DEVICES = "treelloyd", "tracking", "gtvmin"
 
 
 class ResolvedParameters(NamedTuple):
@@ -78,10 +82,13 @@ def check(params: Mapping[str, Any]) -> None:
         check_scalar(params[name], name)
     if params["n_init"] != "auto":
         check_integer(params["n_init"], 1, "n_init")
+    if not isinstance(params["personalized"], (bool, np.bool_)):
+        raise ExperimentError(f"personalized is {params['personalized']!r}; expected True or False")
     check_choice(params["missing"], ("refuse", *FILLING), "missing")
-    if params["coupling"] not in (None, "auto", "rehearsal"):
-        check_positive(params["coupling"], "coupling", zero=True)
+    if params["coupling"] is not None:
+        check_coupling(params["coupling"])
     check_positive(params["tol"], "tol", zero=True)
+    RunOptions(test_share=params["test_share"])
 
 
 def _is_auto(params: Mapping[str, Any]) -> bool:
@@ -269,6 +276,14 @@ def _number(
 def _build_method(params: Mapping[str, Any]) -> Any:
     """Build the method from its spec and the parameters of the estimator, or return the method object."""
     method = params["algorithm"]
+    if method is None:
+        asks_gtvmin = params["personalized"] or any(params[name] != _OPTIONS[name] for name in ("coupling", "groups"))
+        if asks_gtvmin:
+            method = _OF_DEVICES
+        elif _has_changing_links(params["graph"]):
+            method = _COMMON_OF_CHANGING_LINKS
+        else:
+            method = _COMMON
     if not isinstance(method, str):
         return _check_method(method, params)
     kinds = known(method)
@@ -282,6 +297,15 @@ def _build_method(params: Mapping[str, Any]) -> Any:
     }
     k = 1 if _is_auto(params) else int(params["n_clusters"])
     return parse_method(RunOptions(algorithm=method, **options)).build(k)
+
+
+def _has_changing_links(graph: Any) -> bool:
+    """Tell whether a graph, or the family that a spec names, has links that change."""
+    import topologies
+
+    if isinstance(graph, str):
+        return graph.partition(":")[0].replace("_", "-") in topologies.TIME_VARYING
+    return isinstance(graph, topologies.TimeVaryingGraph)
 
 
 def _check_method(method: Any, params: Mapping[str, Any]) -> Any:

@@ -13,7 +13,7 @@ def list_rounds(result: Result, method: Any) -> str:
     for record in result.rounds:
         if record["stage"] == method.name:
             cost = "" if record["objective"] is None else f"{cost_name} {record['objective']:.8g}, "
-            lines.append(f"Iteration {record['round']}, {cost}{record['wire_bytes']:,} bytes sent.")
+            lines.append(f"Iteration {record['round']}, {cost}{record['wire_bytes']:,} encoded bytes sent.")
     end, rounds = result.summary["termination"], result.summary["rounds"]
     tol = method.tol
     reason = f"center shift or decrease of cost within tolerance {tol:g}" if tol > 0.0 else "strict convergence"

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from p2pkm.core.batch import Floats
 from p2pkm.core.errors import DataError
-from p2pkm.data.readers.frame import NUMBER, is_frame
+from p2pkm.core.validation import check_distinct, check_values
+from p2pkm.data.readers.frame import NUMBER, is_frame, take_table
 from p2pkm.experiments.estimators.table import Column, read_table
 from p2pkm.experiments.plan.free_memory import available_memory
 
@@ -55,6 +56,11 @@ def read_rows(
     from sklearn.utils.validation import check_array, validate_data
 
     options: dict[str, Any] = {"dtype": KINDS, "order": "C", "ensure_all_finite": "allow-nan"}
+    if take_table(X) is not X:
+        raise DataError(
+            f"X is of type {type(X).__name__}; expected an array, or a table of which all rows are in memory. Use "
+            "X.collect(), or pyarrow.Table.from_batches([X])"
+        )
     if is_frame(X):
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         if not reset and columns is None:
@@ -68,8 +74,11 @@ def read_rows(
                 f"X is of type {type(X).__name__}; expected a table with the columns of fit, because {names} are not "
                 "numbers. Use the data frame"
             )
+        check_values(X, "X")
         points = validate_data(estimator, X, reset=reset, accept_sparse="csr", **options)
         points = points if isinstance(points, np.ndarray) else _to_dense(points)
+        if isinstance(X, np.ndarray | list | tuple):
+            check_distinct(np.asarray(X), points, "X")
     if not missing:
         _refuse_missing(points)
     return points, columns

@@ -12,11 +12,13 @@ from p2pkm.data.readers.frame import (
     CATEGORY,
     NUMBER,
     find_kind,
+    find_merged,
     list_columns,
     to_days,
     to_numbers,
     to_series,
 )
+from p2pkm.data.readers.intake import explain_merged, name_indicators
 
 _LISTED = 5  # categories named in a message
 _UNKNOWN = -1  # code of a value that is not a category
@@ -30,7 +32,7 @@ class Column(NamedTuple):
     name : str
     kind : {"number", "category", "time", "duration"}
     categories : tuple of str
-        One feature of 0 and 1 each. Empty for the other kinds, which are one feature.
+        One feature of 0 and 1 each; two categories are one feature. Empty for the other kinds, which are one feature.
     """
 
     name: str
@@ -40,7 +42,7 @@ class Column(NamedTuple):
     @property
     def features(self) -> list[str]:
         """Names of the features, such as ``ward=icu`` for a category."""
-        return [f"{self.name}={category}" for category in self.categories] or [self.name]
+        return [name for _, name in name_indicators(self.name, self.categories)] or [self.name]
 
 
 def read_table(X: Any, columns: Sequence[Column] | None = None) -> tuple[NDArray[Any], tuple[Column, ...]]:  # noqa: N803
@@ -50,7 +52,7 @@ def read_table(X: Any, columns: Sequence[Column] | None = None) -> tuple[NDArray
     ----------
     X : DataFrame or table
         Numbers and truth values of any width, also nullable, are one feature; times are days since 1970-01-01, in UTC
-        if they have a time zone; durations are days. Each category is one feature of 0 and 1.
+        if they have a time zone; durations are days. Each category is one feature of 0 and 1; two categories are one.
     columns : sequence of Column, optional
         Columns of `fit`, in the same order. None: they are determined from X.
 
@@ -92,7 +94,12 @@ def _read(name: str, series: Any, known: Column | None) -> tuple[Column, NDArray
     column = known or Column(name, kind, _list_categories(series) if kind == CATEGORY else ())
     if column.kind == CATEGORY:
         return column, _encode(series, column)
-    values: Any = to_numbers(series) if column.kind == NUMBER else to_days(series, column.kind)
+    if column.kind != NUMBER:
+        return column, to_days(series, column.kind)[:, None]
+    values = to_numbers(series)
+    if merged := find_merged(series, values):
+        problem = explain_merged(name, *merged)
+        raise DataError(f"{problem.text}: subtract a constant, or drop the column if it contains identifiers")
     return column, values[:, None]
 
 
@@ -123,7 +130,8 @@ def _encode(series: Any, column: Column) -> NDArray[np.float64]:
             f"column {column.name!r} has the category {str(value)!r}, which was not in fit; expected {listed}. Declare "
             "all categories in the dtype of the column before fit"
         )
-    features = (row_codes[:, None] == np.arange(len(column.categories))).astype(np.float64)
+    counted = [codes[category] for category, _ in name_indicators(column.name, column.categories)]
+    features = (row_codes[:, None] == np.array(counted, np.int64)).astype(np.float64)
     features[lost] = np.nan
     return features
 

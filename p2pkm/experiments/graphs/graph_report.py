@@ -47,8 +47,8 @@ _MEANINGS = {
     "disagreement": "remaining part of the most persistent difference between devices",
     "residual_noise": "excess of the cost ratio from noise, labels fixed, times points per device and cluster",
     "excess": "excess of the cost ratio from sampling noise, labels fixed",
-    "coupling_auto": "coupling chosen by auto for this graph and number of points",
-    "excess_auto": "excess with this coupling, from sampling noise, labels fixed",
+    "coupling_strong": "coupling=strong for this graph and number of points",
+    "excess_strong": "excess with this coupling, from sampling noise, labels fixed",
 }  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def format_graph_list() -> str:
         options = ",".join(f"{key}={'' if value is None else show(value)}" for key, value in graph["options"].items())
         suffix = f":{options}" if options else ""
         if graph["name"] == "file":
-            suffix = ":PATH,directed=,isolated="
+            suffix = ":PATH,directed=,isolated=,parallel=,loops="
         rows.append((graph["name"] + suffix, graph["summary"]))
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:{width}}  {summary}" for name, summary in rows]
@@ -188,19 +188,19 @@ def _explore(graph: Any, strength: dict[str, float], query: GraphQuery) -> "Shar
 
 
 def _predict_excess(query: GraphQuery, topology: "Topology", noise: "Measure") -> dict[str, "Measure"]:
-    """Predict the excess of the cost ratio, and that with coupling "auto", if the number of points is given."""
+    """Predict the excess of the cost ratio, and that with coupling "strong", if the number of points is given."""
     from p2pkm.methods.building_blocks.coupling_choice import choose_coupling, predict_excess
     from topologies.measures import Measure
 
     if query.points is None or query.clusters is None or noise.value is None:
         return {}
     coupling = choose_coupling(topology, query.points, query.clusters)
-    excess_auto = predict_excess(topology, coupling, query.points, query.clusters)
+    excess_strong = predict_excess(topology, coupling, query.points, query.clusters)
     excess = noise.value * topology.n * query.clusters / query.points
     return {
         "excess": noise._replace(value=excess),
-        "coupling_auto": Measure(coupling),
-        "excess_auto": noise._replace(value=excess_auto),
+        "coupling_strong": Measure(coupling),
+        "excess_strong": noise._replace(value=excess_strong),
     }
 
 

@@ -9,16 +9,18 @@ from p2pkm.channel.pipeline import ChannelPlan
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import P2PKMError
 from p2pkm.core.expected_messages import Known
+from p2pkm.core.program_object import ProgramObject
 from p2pkm.core.protocols import PointCount, RunOutline
 from p2pkm.core.spec import Spec, complete
 from p2pkm.data.identifiers import FILLING
 from p2pkm.data.size_estimate import Size, measure
-from p2pkm.engine.build_run import RunConfig, build_run, check_fit
+from p2pkm.engine.build_run import Run, build_run, check_fit
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import (
     K_MAX,
     RunSpecs,
     build_topology,
+    follow_graph,
     parse_specs,
     read_attributes,
     record_defaults,
@@ -49,10 +51,10 @@ class RunPlan(NamedTuple):
         All stages in order, including feature scaling; without initialization if that is rejected.
     refusal : P2PKMError or None
         Error that `run` would raise, except for memory.
-    graph : Spec
-    run : RunConfig or None
+    graph : Spec or ProgramObject
+    run : Run or None
         None if the run is rejected.
-    partition : Spec or None
+    partition : Spec, ProgramObject or None
         None: default partition of the source.
     """
 
@@ -64,9 +66,9 @@ class RunPlan(NamedTuple):
     sizes_known: bool
     stages: tuple[Stage, ...]
     refusal: P2PKMError | None
-    graph: Spec
-    run: RunConfig | None
-    partition: Spec | None = None
+    graph: Spec | ProgramObject
+    run: Run | None
+    partition: Spec | ProgramObject | None = None
 
     @property
     def min_points(self) -> int:
@@ -85,6 +87,7 @@ class RunPlan(NamedTuple):
             self.size.features,
             self.min_points,
             connected,
+            self.size.weighted,
         )
 
     @property
@@ -117,12 +120,17 @@ def resolve_experiment(specs: RunSpecs, ranks: int | None, *, count: bool = True
         Size of the data.
     """
     import topologies
-    from p2pkm.data.sources import SOURCES
+    from p2pkm.data.sources import SOURCES, follows_graph
 
     experiment, graph, source, partition = specs.options, specs.graph, specs.source, specs.partition
     columns = experiment.name_columns()
     must_count = count and (experiment.clusters is None or (experiment.devices is None and ranks is None))
-    size = measure(source, **columns, whole_file=must_count, partition=partition)
+    # A study checks the memory of its runs, too, but only of those whose data are text.
+    assert isinstance(source, Spec)
+    if follows_graph(source):
+        source = follow_graph(source, specs, ranks)
+    requested = partition if isinstance(partition, Spec) else None
+    size = measure(source, **columns, whole_file=must_count, partition=requested)
     if experiment.dtype == "float32":
         # Points that differ in double precision may be equal in single precision.
         size = size._replace(distinct=1)
@@ -133,8 +141,7 @@ def resolve_experiment(specs: RunSpecs, ranks: int | None, *, count: bool = True
     n = experiment.devices or (size.devices if by_column else None)
     if n is None and graph.name not in topologies.FIXED:
         n = ranks or _DEVICES
-    resolved = replace(
-        experiment,
+    resolved = experiment.replaced(
         graph=str(graph),
         clusters="auto" if auto else clusters,
         k_max=k_max,
@@ -154,7 +161,7 @@ def build_plan(experiment: RunOptions, ranks: int | None) -> RunPlan:
     P2PKMError
         If options, graph or data cannot be used.
     """
-    specs = parse_specs(experiment)
+    specs = parse_specs(experiment, check=False)
     resolved, method, size = resolve_experiment(specs, ranks)
     n, graph = resolved.devices, specs.graph
     topology = Topology.star(n or _DEVICES) if needs_hub(method) else _build_graph(graph, experiment, n)
@@ -190,7 +197,7 @@ def build_plan(experiment: RunOptions, ranks: int | None) -> RunPlan:
     )
 
 
-def _build_graph(graph: Spec, experiment: RunOptions, n: int | None) -> Topology:
+def _build_graph(graph: Spec | ProgramObject, experiment: RunOptions, n: int | None) -> Topology:
     """Build the graph; it may have more named nodes than the column of devices, which are devices without points."""
     import topologies
 
@@ -202,7 +209,7 @@ def _build_graph(graph: Spec, experiment: RunOptions, n: int | None) -> Topology
     return built
 
 
-def _estimate_sizes(partition: Spec | None, size: Size, topology: Topology) -> tuple[Integers, bool]:
+def _estimate_sizes(partition: Spec | ProgramObject | None, size: Size, topology: Topology) -> tuple[Integers, bool]:
     """Divide the points into equal parts; True if the partition does so, too, so that the sizes are exact."""
     n, m = topology.clients, size.points
     sizes = np.full(n, m // n)

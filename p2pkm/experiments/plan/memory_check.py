@@ -5,6 +5,7 @@ from typing import Any
 from p2pkm.core.errors import P2PKMError
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.mpi_environment import local_size
+from p2pkm.core.program_object import ProgramObject
 from p2pkm.core.spec import Spec
 from p2pkm.core.traits import MessageContent
 from p2pkm.data.size_estimate import Size, has_header
@@ -47,7 +48,8 @@ def check_memory(specs: RunSpecs, ranks: int | None) -> None:
         return
     try:
         # Without a header, the size is known only after reading the file, which would then be read twice.
-        if not has_header(specs.source):
+        # The points of an object are in memory already.
+        if isinstance(specs.source, ProgramObject) or not has_header(specs.source):
             return
         resolved, method, size = resolve_experiment(specs, ranks, count=False)
     except (P2PKMError, OSError):
@@ -62,18 +64,25 @@ def check_memory(specs: RunSpecs, ranks: int | None) -> None:
 
 
 def memory_inputs(
-    experiment: RunOptions, partition: Spec | None, method: Any, size: Size, graph: tuple[int, int], ranks: int
+    experiment: RunOptions,
+    partition: Spec | ProgramObject | None,
+    method: Any,
+    size: Size,
+    graph: tuple[int, int],
+    ranks: int,
 ) -> MemoryInputs:
     """Collect the inputs of the memory model; `graph` is the number of devices and of directed edges."""
     records = (experiment.rounds or 0) // (experiment.record_every or usual_every(graph[0])) + 2
-    pattern = method.expected_messages(Known(graph[0], size.points, size.distinct, size.features, 0, True))
+    known = Known(graph[0], size.points, size.distinct, size.features, 0, True, size.weighted)
+    pattern = method.expected_messages(known)
     ships_points = isinstance(pattern, Reports) and pattern.by_points
     copies = _SHIPPED_COPIES if ships_points else _SERVER_COPIES
     reader = "first"
     if size.stored:
         from p2pkm.data.out_of_core.shards import needs_complete_partition
 
-        reader = "drawn" if needs_complete_partition(partition or Spec("column", {})) else "each"
+        spec = partition if isinstance(partition, Spec) else Spec("column", {})
+        reader = "drawn" if needs_complete_partition(spec) else "each"
     return MemoryInputs(
         size.points,
         size.features,
@@ -86,6 +95,8 @@ def memory_inputs(
         server_copies=copies if needs_hub(method) else 0,
         reader=reader,
         trains_networks=method.traits.derives_features,
+        # Whether the preferred coupling can be used is known only to a plan; check for the larger memory.
+        compares_couplings="auto" in (method.traits.coupling_choice, method.preferred.get("coupling")),
     )
 
 
@@ -94,7 +105,8 @@ def plan_memory_inputs(plan: RunPlan, ranks: int, halo: int) -> MemoryInputs:
     topology = plan.topology
     graph = topology.n, len(topology.indices)
     inputs = memory_inputs(plan.experiment, plan.partition, plan.algorithm, plan.size, graph, ranks)
-    inputs = _add_graph_history(plan, inputs._replace(halo=halo))
+    chooses = any(stage.name == "coupling-choice" for stage in plan.stages)
+    inputs = _add_graph_history(plan, inputs._replace(halo=halo, compares_couplings=chooses))
     floods = [
         traits
         for traits in (stage.algorithm.traits for stage in plan.stages)

@@ -1,6 +1,6 @@
 """Model of the memory that each rank needs, the check against the free memory, and remedies if it does not suffice.
 
-The constants are bytes per item, each fitted to the peak resident memory of measured runs (docs/results/memory.md).
+The constants are bytes per item, each fitted to the peak resident memory of measured runs.
 """
 
 from typing import NamedTuple
@@ -35,6 +35,9 @@ _EDGE_MASK = 18  # while the edges in use of a time-varying graph are determined
 _DEVICE = 400
 _CENTROID_SETS = 3  # stored for each device
 _ROUND_CENTROID_SETS = 2  # more of them during a round
+# If candidates for the coupling are compared: per cluster of a device, and centroid sets.
+_CANDIDATES = 420
+_CANDIDATE_SETS = 9
 # Freed arrays of 32 MB are returned to the system, which is one number for each of 4 million devices: above, less is
 # retained per device.
 _RETURNED_DEVICES = 4_000_000
@@ -89,6 +92,8 @@ class MemoryInputs(NamedTuple):
         Exchanges for which the ledger stores the edges in use of a time-varying graph; 0 for a static graph.
     trains_networks : bool
         The method trains neural networks, which needs a compiler.
+    compares_couplings : bool
+        The coupling is chosen among candidates, whose centroids are kept.
     """
 
     points: int
@@ -108,6 +113,7 @@ class MemoryInputs(NamedTuple):
     graph_history_bytes: int = 0
     exchanges: int = 0
     trains_networks: bool = False
+    compares_couplings: bool = False
 
 
 class MemoryEstimate(NamedTuple):
@@ -155,10 +161,14 @@ def estimate_memory(inputs: MemoryInputs, *, first: bool = True) -> MemoryEstima
     m, d, n, e, k = inputs[:5]
     local_points, local_devices, local_edges = (-(-total // inputs.ranks) for total in (m, n, e))
     table = 8 * k * d
+    per_device = _DEVICE if local_devices <= _RETURNED_DEVICES else _DEVICE_IF_RETURNED
     graph = 32 * n + _GLOBAL_EDGE * e + (_EDGE - _GLOBAL_EDGE) * local_edges
     if first and n <= _OBJECT_DEVICES and not inputs.graph_history_bytes:
         graph += _EDGE_OBJECT * e
     graph += inputs.graph_history_bytes
+    centroids = local_devices * (per_device + _CENTROID_SETS * table)
+    if inputs.compares_couplings:
+        centroids += local_devices * (_CANDIDATES * k + _CANDIDATE_SETS * table)
     messages = 0
     if inputs.ranks > 1:
         messages = (local_devices + inputs.halo) * (table + 8 * (d + k + 1))
@@ -167,12 +177,11 @@ def estimate_memory(inputs: MemoryInputs, *, first: bool = True) -> MemoryEstima
         stored_rows = 2 * n + 2 * inputs.arriving_tables * local_devices
         flood = 4 * local_devices * n + inputs.flooded_rows * stored_rows * 8 * (d + 2)
     per_point = _POINT if m <= _LABELED else _UNLABELED_POINT
-    per_device = _DEVICE if local_devices <= _RETURNED_DEVICES else _DEVICE_IF_RETURNED
     return MemoryEstimate(
         program=_PROGRAM + _COMPILER * inputs.trains_networks,
         points=local_points * (inputs.value_bytes * d + 8 * inputs.server_copies * (d + 1) + per_point),
         graph=graph,
-        centroids=local_devices * (per_device + _CENTROID_SETS * table),
+        centroids=centroids,
         messages=int(messages) + local_edges * inputs.exchanges,
         monitor=min(_DIGEST * n * inputs.records, _MAX_DIGESTS) + _LAST_RECORD * n if first else 0,
         seeding=int(flood),
@@ -248,6 +257,7 @@ def list_remedies(inputs: MemoryInputs, limit: int, local_ranks: int = 1) -> lis
         "--dtype float32": inputs._replace(value_bytes=4),
         "--no-baselines and a larger --record-every": inputs._replace(baselines=False, records=2),
         "--init bounding-box": inputs._replace(flooded_rows=0),
+        "--coupling strong": inputs._replace(compares_couplings=False),
     }
     for options, changed in changes.items():
         if changed != inputs and machine_memory(changed, local_ranks) <= limit:

@@ -10,6 +10,7 @@ import numpy as np
 
 from p2pkm.channel.byzantine import ByzantineMessages
 from p2pkm.core.expected_messages import MessageVolume
+from p2pkm.core.protocols import declares
 from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.patterns import SentByRound, TrafficInputs, add_up, predict_sent
 from p2pkm.methods.init.pipelines import Stage, find_method_stage
@@ -17,7 +18,7 @@ from p2pkm.methods.init.pipelines import Stage, find_method_stage
 VolumeByRound = Callable[[int], MessageVolume]
 # Approximate bits per integer: moves on a grid, messages outside the method, all other differences; and fixed width,
 # which is 16 bits for large numbers and 8 for others.
-_MOVE, _OUTSIDE, _DIFFERENCE, _FIXED = 4, 8, 10, 12
+_MOVE, _DIFFERENCE, _FIXED = 4, 10, 12
 
 
 class StageTraffic(NamedTuple):
@@ -32,12 +33,15 @@ class StageTraffic(NamedTuple):
         Messages and bytes of round t as a function of t; round 0 is the initial exchange. None: unknown.
     steady : bool
         All rounds after round 0 are equal.
+    is_assumed : bool
+        The method declares no messages: they are those that most methods send.
     """
 
     name: str
     rounds: int
     volume: VolumeByRound | None
     steady: bool = False
+    is_assumed: bool = False
 
     def total(self) -> MessageVolume:
         """Add up the initial exchange and the maximum number of rounds."""
@@ -57,6 +61,7 @@ def stage_traffic(plan: RunPlan) -> list[StageTraffic]:
         options.clusters == "auto"
         or options.min_cluster_size > 1
         or options.byzantine is not None
+        or options.compress is not None
         or options.transforms is not None
     )
     byzantine = _find_malformed_messages(plan)
@@ -70,9 +75,10 @@ def stage_traffic(plan: RunPlan) -> list[StageTraffic]:
             may_be_silent = options.quantize.in_integers and stage.algorithm.traits.moves_on_grid
             if is_bound or may_be_silent:
                 volume = _as_upper_bound(volume)
-            predicted = StageTraffic(stage.name, stage.rounds, volume, steady)
+            is_assumed = not declares(stage.algorithm, "expected_messages")
+            predicted = StageTraffic(stage.name, stage.rounds, volume, steady, is_assumed)
         traffic.append(predicted)
-        full = stage.algorithm.finds_all(plan.known, full)
+        full = declares(stage.algorithm, "finds_all") and stage.algorithm.finds_all(plan.known, full)
         # Stages after one that deactivates links send less.
         is_bound |= stage.algorithm.traits.cuts_links
     return traffic
@@ -81,16 +87,14 @@ def stage_traffic(plan: RunPlan) -> list[StageTraffic]:
 def _encode(volume: VolumeByRound, stage: Stage, plan: RunPlan) -> VolumeByRound:
     """Add the approximate encoded bytes, if the run encodes the messages of the stage as integers."""
     spec, traits = plan.experiment.quantize, stage.algorithm.traits
-    if not spec.in_integers or not (
-        traits.moves_on_grid or traits.counts_on_grid or stage is find_method_stage(plan.stages)
-    ):
+    if not spec.in_integers or not (traits.moves_on_grid or stage is find_method_stage(plan.stages)):
         return volume
     if str(spec).startswith("int8"):
         bits = _FIXED
-    elif traits.counts_on_grid:
-        bits = _OUTSIDE
+    elif traits.moves_on_grid:
+        bits = _MOVE
     else:
-        bits = _MOVE if traits.moves_on_grid else _DIFFERENCE
+        bits = _DIFFERENCE
 
     def encoded(t: int) -> MessageVolume:
         plain = volume(t)

@@ -27,6 +27,7 @@ from p2pkm.core.expected_messages import (
     UntilUnchanged,
     tables,
 )
+from p2pkm.core.protocols import declares
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.experiments.plan.draft import RunPlan
@@ -102,6 +103,12 @@ class TrafficInputs(NamedTuple):
         """Communication graph of the plan."""
         return self.plan.topology
 
+    @property
+    def keeps_all(self) -> bool:
+        """Whether every device is guaranteed to hold k centroids in all rounds; a method that does not say may not."""
+        algorithm = self.stage.algorithm
+        return self.full and declares(algorithm, "finds_all") and algorithm.finds_all(self.plan.known, self.full)
+
 
 def add_up(sent: Iterable[SentTables | MessageVolume]) -> MessageVolume:
     """Add up messages and bytes."""
@@ -117,17 +124,18 @@ def _every_turn(inputs: TrafficInputs, sent: EveryTurn) -> tuple[SentByRound, bo
     """Predict one table over each link in use, in each turn of an active device."""
     plan, stage, degrees = inputs.plan, inputs.stage, inputs.topology.degrees
     rows, full = np.full(len(degrees), sent.rows), sent.absent_rows or inputs.full
+    later_full = sent.absent_rows or inputs.keeps_all
     schedule, _, turns = stage.algorithm.schedule.partition("*")
     opening = SentTables(degrees, rows, sent.columns, exact=full)
     if _is_event_driven(stage, plan):
         # A round has n turns, but which devices act depends on the clocks: exact only if all degrees are equal.
         most, is_regular = len(degrees) * int(degrees.max()), bool(degrees.min() == degrees.max())
-        later = tables(most, sent.rows, sent.columns, certain=is_regular, full=full)
+        later = tables(most, sent.rows, sent.columns, certain=is_regular, full=later_full)
         return lambda t: (later if t else opening,), True
     if schedule == "async" or sent.to != "all" or _varies(stage, plan):
         count = _count_by_round(inputs, sent)
-        return lambda t: (opening._replace(messages=count(t)),), False
-    later_tables = opening._replace(messages=degrees * int(turns or 1))
+        return lambda t: (opening._replace(messages=count(t), exact=later_full if t else full),), False
+    later_tables = opening._replace(messages=degrees * int(turns or 1), exact=later_full)
     return lambda t: (later_tables if t else opening,), True
 
 

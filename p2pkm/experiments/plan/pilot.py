@@ -11,12 +11,14 @@ from typing import Any
 from p2pkm.core.errors import P2PKMError
 from p2pkm.core.spec import Spec
 from p2pkm.data.sources import parse_source
-from p2pkm.engine.run_job import RankPart, RootHooks, run_job
+from p2pkm.engine.build_run import Rank, Run
+from p2pkm.engine.run_job import Observers, play, report
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.config import Prepared, parse_partition, parse_specs, prepare
+from p2pkm.experiments.config import parse_partition, parse_specs, prepare
 from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.kernels import select_kernels
 from p2pkm.kernels.compile_time import count_compilation
+from p2pkm.metrics.summary import OptionalMetrics
 from p2pkm.network.local import LocalWorld
 
 # Limits of the largest pilot: devices, rounds, and points x clusters x features.
@@ -46,7 +48,7 @@ def estimate_seconds(plan: RunPlan) -> dict[str, Any]:
     select_kernels(1, plan.topology.n, values * method.k)
     for divisor in _DIVISORS:
         try:
-            pilot = prepare(parse_specs(_shrink(plan, divisor), 1), None)
+            pilot = prepare(parse_specs(_shrink(plan, divisor)), None)
             if "reason" in estimate or not estimate:
                 # A first run that is not timed: it loads and compiles the kernels.
                 _run_pilot(pilot, method)
@@ -102,29 +104,30 @@ def _now() -> float:
     return perf_counter() - count_compilation()
 
 
-def _run_pilot(pilot: Prepared, method: Any) -> _Clock:
+def _run_pilot(pilot: Run, method: Any) -> _Clock:
     """Run the planned method on a pilot, with a tolerance of 0, so that it does not converge early."""
     method = method.replaced(tol=0.0) if "tol" in vars(method) else method
     clock = _Clock(method.name)
-    part = RankPart(pilot.shards, interrupted=clock.end_round)
-    run_job(replace(pilot.run, algorithm=method), part, LocalWorld(), RootHooks(on_record=clock.record))
+    run = replace(pilot, algorithm=method, scores=OptionalMetrics())
+    rank = Rank(run, LocalWorld(), pilot.points, interrupted=clock.end_round)
+    report(play(rank, Observers(on_record=clock.record)))
     return clock
 
 
-def _extrapolate(plan: RunPlan, pilot: Prepared, clock: _Clock) -> dict[str, Any]:
+def _extrapolate(plan: RunPlan, pilot: Run, clock: _Clock) -> dict[str, Any]:
     """Extrapolate the seconds of a pilot to the planned run."""
-    large, small = plan.topology, pilot.run.topology
-    pairs = ((large.n, small.n), (len(large.indices), len(small.indices)), (plan.size.points, pilot.shards.m))
+    large, small = plan.topology, pilot.topology
+    pairs = ((large.n, small.n), (len(large.indices), len(small.indices)), (plan.size.points, pilot.points.m))
     factor = max(planned / max(piloted, 1) for planned, piloted in pairs)
     # A method that ended before the last round of the pilot, such as a one-shot method, takes as few in the run.
-    has_all_rounds = len(clock.rounds) == pilot.run.rounds
+    has_all_rounds = len(clock.rounds) == pilot.rounds
     rounds = plan.experiment.rounds or 0 if has_all_rounds else len(clock.rounds)
     start, per_round = factor * clock.other_seconds, factor * min(clock.rounds, default=0.0)
     return {
         "devices": small.clients,
-        "points": pilot.shards.m,
+        "points": pilot.points.m,
         "rounds": len(clock.rounds),
-        "data": pilot.experiment.data,
+        "data": pilot.options.data,
         "factor": factor,
         "start": start,
         "round": per_round,
@@ -173,7 +176,8 @@ def _shrink_data(plan: RunPlan, n: int, work: int) -> tuple[str, str | None, dic
     Generators make fewer points. Small tables are used unchanged. Blobs with the same number of features replace
     large tables, tables on disk, and tables with a column of more devices than the pilot has.
     """
-    options, size, source = plan.experiment, plan.size, parse_source(plan.experiment.data)
+    options, size, data = plan.experiment, plan.size, str(plan.experiment.data)
+    source = parse_source(data)
     most = max(1, work // (plan.algorithm.k * size.features))
     points = max(1, min(size.points * n // plan.topology.clients, most))
     if "devices" in source.options:
@@ -184,7 +188,7 @@ def _shrink_data(plan: RunPlan, n: int, work: int) -> tuple[str, str | None, dic
         return str(Spec(source.name, source.options | {"points": per_class})), options.partition, {}
     has_more_devices = n < plan.topology.clients and size.devices is not None
     if size.points <= most and not (has_more_devices or size.stored):
-        return options.data, options.partition, {}
+        return data, options.partition, {}
     clusters = min(size.classes or plan.algorithm.k, points)
     blobs = Spec("blobs", {"clusters": clusters, "points": points // clusters, "features": size.features})
     partition = parse_partition(options.partition)

@@ -20,7 +20,7 @@ from p2pkm.experiments.plan.memory_model import (
     estimate_memory,
     machine_memory,
 )
-from p2pkm.experiments.plan.message_counts import stage_traffic
+from p2pkm.experiments.plan.message_counts import StageTraffic, stage_traffic
 from p2pkm.experiments.plan.pilot import estimate_seconds
 from p2pkm.experiments.plan.split import RANKS, PartitionStats, choose_partition, count_cut_links
 from p2pkm.experiments.plan.text import write_plan
@@ -55,13 +55,14 @@ def run_plan_command(experiment: RunOptions, options: PlanOptions) -> int:
     * ``memory``: for each number of ranks, bytes by part of ``rank0`` and of each ``other`` rank, with ``peak``, and of
       all ranks ``together`` on one machine.
     * ``memory_free``: free bytes of this machine.
-    * ``stages``: ``name``, ``rounds``, ``known``, ``all_rounds``; and for ``opening`` (round 0), ``first`` round and
-      ``total``: ``messages``, ``bytes``, ``exact_messages``, ``exact_bytes`` (false: upper bound).
+    * ``stages``: ``name``, ``rounds``, ``known``, ``all_rounds``, ``assumed`` (the method declares no messages, so the
+      numbers are a guess); and for ``opening`` (round 0), ``first`` round and ``total``: ``messages``, ``bytes``,
+      ``exact_messages``, ``exact_bytes`` (false: upper bound, or a guess).
     * ``split``: for each number of ranks, ``devices`` and ``halo_size`` of the rank with the most, ``edge_cut`` and
       ``rank_partition``.
     * ``pilot``: see `p2pkm.experiments.plan.pilot.estimate_seconds`.
     * ``excess_predicted``: excess of the cost ratio from sampling noise with fixed labels; null without a theorem.
-    * ``excess_auto``: ``coupling`` and ``excess`` of coupling "auto"; null without a theorem.
+    * ``excess_strong``: ``coupling`` and ``excess`` of coupling "strong"; null without a theorem.
     * ``refusals``: error messages.
 
     Raises
@@ -71,11 +72,11 @@ def run_plan_command(experiment: RunOptions, options: PlanOptions) -> int:
     """
     if experiment.faults is not None:
         # The option can only come from --config: the command itself does not offer it.
-        print_note("planned without faults: docs/howto/faults.md describes the messages of a run with faults")
+        print_note("planned without faults: docs/howto/time-and-faults.md describes the messages of a run with faults")
         experiment = replace(experiment, faults=None, stale_policy=None)
     world = connect()
     ranks = options.ranks or world.size
-    check_rank_partition(experiment.rank_partition, ranks)
+    check_rank_partition(experiment.rank_partition)
     plan = build_plan(experiment, world.size if launched() else None)
     for note in describe_graph_use(plan.algorithm, plan.topology):
         print_note(note)
@@ -108,10 +109,11 @@ def describe_plan(plan: RunPlan, ranks: int) -> dict[str, Any]:
             "rounds": traffic.rounds,
             "known": traffic.volume is not None,
             "all_rounds": options.all_rounds,
+            "assumed": traffic.is_assumed,
         }
         if traffic.volume is not None:
             volumes = {"opening": traffic.volume(0), "first": traffic.volume(1), "total": traffic.total()}
-            stage |= {name: _describe_volume(volume) for name, volume in volumes.items()}
+            stage |= {name: _describe_volume(volume, traffic) for name, volume in volumes.items()}
         stages.append(stage)
     return {
         "experiment": options.to_mapping(),
@@ -122,14 +124,16 @@ def describe_plan(plan: RunPlan, ranks: int) -> dict[str, Any]:
         "links_in_use": plan.links_in_use,
         "ranks": ranks,
         "stages": stages,
-        "excess_auto": _predict_auto(plan),
+        "excess_strong": _predict_strong(plan),
         "excess_predicted": _predict(plan),
     }
 
 
-def _describe_volume(volume: MessageVolume) -> dict[str, Any]:
+def _describe_volume(volume: MessageVolume, traffic: StageTraffic) -> dict[str, Any]:
     """Describe messages and bytes; `encoded` says whether the encoded bytes are estimated separately."""
     described = volume._asdict()
+    if traffic.is_assumed:
+        described |= {"exact_messages": False, "exact_bytes": False}
     return described | {"wire_bytes": volume.wire_bytes, "encoded": described.pop("wire") is not None}
 
 
@@ -139,8 +143,8 @@ def _predict(plan: RunPlan) -> float | None:
     return None if objective is None else objective.predict_excess(plan.topology, plan.size.points)
 
 
-def _predict_auto(plan: RunPlan) -> dict[str, float] | None:
-    """Predict the coupling of "auto" and its excess; None without a theorem for the method."""
+def _predict_strong(plan: RunPlan) -> dict[str, float] | None:
+    """Predict the coupling of "strong" and its excess; None without a theorem for the method."""
     from p2pkm.methods.building_blocks.coupling_choice import choose_coupling, predict_excess
 
     topology, points, k = plan.topology, plan.size.points, plan.algorithm.k

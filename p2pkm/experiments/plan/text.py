@@ -26,10 +26,10 @@ def _head(plan: dict[str, Any]) -> Iterator[str]:
         f"{count(options['rounds'], 'round')}"
     )
     if plan["excess_predicted"] is not None:
-        best = plan["excess_auto"]
+        best = plan["excess_strong"]
         yield (
             f"quality   excess of the cost ratio {plan['excess_predicted']:.2g} from sampling noise, labels fixed; "
-            f"{best['excess']:.2g} with coupling auto, which is {best['coupling']:g} on this graph"
+            f"{best['excess']:.2g} with coupling strong, which is {best['coupling']:g} on this graph"
         )
 
 
@@ -50,7 +50,7 @@ def _memory(plan: dict[str, Any]) -> Iterator[str]:
 
 def _traffic(plan: dict[str, Any]) -> Iterator[str]:
     yield ""
-    yield f"messages  {'stage':<18}{'':<18}{'messages':>22}{'bytes':>28}"
+    yield f"messages  {'stage':<18}{'':<18}{'messages':>22}{'plain bytes':>28}"
     for stage in plan["stages"]:
         if not stage["known"]:
             yield f"          {stage['name']:<18}unknown before the run"
@@ -59,11 +59,15 @@ def _traffic(plan: dict[str, Any]) -> Iterator[str]:
         for part, label in (("opening", "opening"), ("first", "round 1"), totals):
             volume = stage[part]
             messages, volumes = f"{volume['messages']:,}", f"{volume['bytes']:,} B"
-            messages = messages if volume["exact_messages"] else f"at most {messages}"
-            volumes = volumes if volume["exact_bytes"] else f"at most {volumes}"
+            bound = "about" if stage["assumed"] else "at most"
+            messages = messages if volume["exact_messages"] else f"{bound} {messages}"
+            volumes = volumes if volume["exact_bytes"] else f"{bound} {volumes}"
             wire = f"  about {volume['wire_bytes']:,} B encoded" if volume["encoded"] else ""
             name = stage["name"] if part == "opening" else ""
             yield f"          {name:<18}{label:<18}{messages:>22}{volumes:>28}{wire}"
+    assumed = [stage["name"] for stage in plan["stages"] if stage["assumed"]]
+    if assumed:
+        yield f"  about: {', '.join(assumed)} does not declare its messages (expected_messages), so they may differ"
 
 
 def _split(plan: dict[str, Any]) -> Iterator[str]:

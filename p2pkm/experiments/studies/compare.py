@@ -1,66 +1,42 @@
 """Comparison of methods with the same points, partitions, seeds and message layer, by paired differences."""
 
-import csv
-import io
-import json
 import os
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from p2pkm.analysis.conclusion import format_comparison, list_verdicts
+from p2pkm.analysis.paired_tests import COMMON, MARGIN, PairedTest, Verdicts, choose_figure, estimate_mean
+from p2pkm.analysis.study_table import SERVED, Study, average, describe_quality_loss, name_run, name_sides
 from p2pkm.core.cache import shared_cache
-from p2pkm.core.errors import DataError, ExperimentError
-from p2pkm.core.termination import INTERRUPTED
-from p2pkm.core.units import count, describe_folder
-from p2pkm.core.validation import as_list, check_integer, check_scalar
+from p2pkm.core.errors import ExperimentError
+from p2pkm.core.text_table import align_columns
+from p2pkm.core.units import count
+from p2pkm.core.validation import as_list, check_scalar
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.config import parse_graph, parse_method
-from p2pkm.experiments.program_objects import ProgramObjects, available
-from p2pkm.experiments.progress_line import StudyBar, in_notebook
+from p2pkm.experiments.object_content import wrap_metrics
 from p2pkm.experiments.run import OutputOptions
-from p2pkm.experiments.studies.program_values import ProgramValues, read_names, write_names
-from p2pkm.experiments.studies.run_study import (
-    announce_study_compilation,
-    check_jobs,
-    format_progress,
-    on_every_rank,
-    open_folder,
-    print_graph_notes,
-    run_study,
-)
-from p2pkm.experiments.studies.study_file import check_runs, read_seeds
-from p2pkm.methods.init.pipelines import needs_hub
+from p2pkm.experiments.studies.engine import Outcome, conduct, read_execution
+from p2pkm.experiments.studies.program_values import ProgramValues
+from p2pkm.experiments.studies.run_study import on_every_rank
+from p2pkm.experiments.studies.study_file import StudyFile, check_runs, expand_grid, parse_study, run_label
+from p2pkm.experiments.studies.sweep import Sweep, to_study
 from p2pkm.metrics.registry import ShownIn, columns, keys, write_legend
-from p2pkm.network.world import connect
-from p2pkm.storage.conclusion import conclude, format_effect, format_verdict, list_verdicts, write_verdicts
-from p2pkm.storage.lock import Lock
-from p2pkm.storage.paired_tests import MARGIN, PairedTest, Verdicts, check_margin
-from p2pkm.storage.save import write_bytes, write_json
-from p2pkm.storage.study_table import (
-    SERVED,
-    Row,
-    Study,
-    average,
-    describe_quality_loss,
-    interval,
-    name_run,
-    name_sides,
-)
-
-_FAILED = 4  # exit code if a run failed
-MARK = "comparison.json"  # file that marks the folder of a comparison, with its configuration
-_JUDGED = ("ratio_mean",)  # metrics with verdicts in the summary
+from p2pkm.storage.save import write_json
+from p2pkm.storage.study_mark import COMPARISON
+from p2pkm.storage.study_rows import Row
 
 
 @on_every_rank
 @shared_cache()
-def compare(  # noqa: PLR0913 - the public signature
+def compare(
     algorithms: Any, graphs: Any = "ring", *, seeds: str | Iterable[int] = "0-4",
     reference: Any = None, jobs: int = 1, out: str | os.PathLike[str] | None = None, plot: bool = False,
-    progress: bool = True, margin: float = MARGIN, **options: Any,
+    progress: bool = True, margin: float = MARGIN, metrics: Any = (), executor: Any = None,
+    retry_failed: bool = False, retry_rejected: bool = False, on_run: Callable[[Row], None] | None = None,
+    **options: Any,
 ) -> Study:  # fmt: skip
     """Run methods on graphs with several seeds, all on the same points, as ``p2pkm compare`` does.
 
@@ -84,7 +60,15 @@ def compare(  # noqa: PLR0913 - the public signature
     progress : bool, default=True
         Print a line on standard error for each finished run; in a notebook, show a bar, and a table at the end.
     margin : float, default=0.005
-        Largest absolute log ratio at which two configurations are equivalent: 0.005 is 0.5 %; 0: never.
+        Relative difference up to which two configurations are equivalent: 0.005 is 0.5 %; 0: never.
+    metrics : callable, Metric, or list of them
+        Functions of the `Result` of a run, for each of which there is a column of its name.
+    executor : concurrent.futures.Executor, optional
+        Executes the runs, with `jobs` workers, as in `p2pkm.study`.
+    retry_failed, retry_rejected : bool, default=False
+        Repeat the runs in the folder that failed or took too long, or that were rejected.
+    on_run : callable, optional
+        Called in this process with the row of each run that has ended.
     **options
         Options of all runs, named as on the command line with ``_`` for ``-``, such as ``devices=16``.
 
@@ -107,7 +91,7 @@ def compare(  # noqa: PLR0913 - the public signature
     >>> sorted(study.configurations())
     ['fkm with a server', 'gtvmin on ring']
     """
-    check_jobs(check_integer(jobs, 1, "jobs"))
+    execution = read_execution(jobs, executor, retry_failed=retry_failed, retry_rejected=retry_rejected, on_run=on_run)
     where = "compare(...)"
     program = ProgramValues(where)
     methods = program.take_specs("algorithm", algorithms, "algorithms")
@@ -115,198 +99,118 @@ def compare(  # noqa: PLR0913 - the public signature
     wrong = sorted(options.keys() & {"algorithm", "graph", "seed"})
     if wrong:
         raise ExperimentError(f"{where}: {wrong[0]} is set. Use {wrong[0]}s, a list")
-    folder = "none" if out is None else os.fspath(out)
     check_scalar(progress, "progress")
     base_options = program.take_options(options)
     reference = program.find("algorithm", reference)
-    with available(program.collect()):
-        base = RunOptions.from_mapping(base_options | {"plot": plot, "out": folder}, where)
-        seed_list = read_seeds(seeds if isinstance(seeds, str) else as_list(seeds, f"{where}: seeds"), where)
-        comparison = Comparison.of(base, methods, graph_specs, seed_list, reference)
-        comparison = comparison._replace(margin=check_margin(margin), names=program.collect().names)
-        cells = expand_runs(comparison)
-        rows, _ = run_comparison(comparison, cells, OutputOptions(quiet=not progress), jobs)
-    if len(rows) < len(cells):
-        raise KeyboardInterrupt
-    return Study([_without(row, "trace") for row in rows], None if out is None else Path(out), comparison.margin)
+    base_options |= {"plot": plot}
+    # Rejects keys of study files that are not options of a run.
+    RunOptions.from_mapping(base_options, where)
+    asked: dict[str, Any] = {
+        "seeds": seeds if isinstance(seeds, str) else as_list(seeds, f"{where}: seeds"),
+        "margin": margin,
+    }
+    asked["metrics"] = wrap_metrics(metrics, f"{where}: metrics")
+    names = program.to_tables()
+    study = make_comparison(base_options | asked | {"names": names}, methods, graph_specs, reference, where)
+    path = "none" if out is None else os.fspath(out)
+    outcome = conduct(Comparison(study, where, path), path, OutputOptions(quiet=not progress), execution)
+    return to_study(outcome, study.margin)
 
 
-class Comparison(NamedTuple):
-    """Configuration of a comparison: all methods on all graphs with all seeds.
+def make_comparison(
+    content: dict[str, Any], algorithms: Sequence[Any], graphs: Sequence[Any], reference: Any, where: str
+) -> StudyFile:
+    """Return the study of all methods on all graphs, whose reference is by default the first method.
 
-    Attributes
+    Parameters
     ----------
-    base : RunOptions
-        Options of all runs.
-    algorithms, graphs : sequence of str
-        Specs.
-    seeds : sequence of int
-    reference : str
-        Method with which the others are compared.
-    margin : float
-        Largest absolute log ratio at which two configurations are equivalent.
-    names : dict of dict
-        Name of each value that has one, by option and value.
-    """
-
-    base: RunOptions
-    algorithms: Sequence[str]
-    graphs: Sequence[str]
-    seeds: Sequence[int]
-    reference: str
-    margin: float = MARGIN
-    names: Mapping[str, Mapping[Any, str]] = {}
-
-    @classmethod
-    def of(
-        cls, base: RunOptions, algorithms: Sequence[str], graphs: Sequence[str], seeds: Sequence[int],
-        reference: str | None = None,
-    ) -> "Comparison":  # fmt: skip
-        """Create a comparison whose reference is by default the first method.
-
-        Raises
-        ------
-        ExperimentError
-            If the reference is not among the methods.
-        """
-        reference = reference or algorithms[0]
-        if reference not in algorithms:
-            listed = ", ".join(algorithms)
-            raise ExperimentError(f"--reference is {reference}; expected one of the compared methods: {listed}")
-        return cls(base, algorithms, graphs, seeds, reference)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Convert to the content of the file in the folder."""
-        return self._asdict() | {"base": self.base.to_mapping(), "names": write_names(self.names)}
-
-
-@shared_cache()
-def run_compare_command(comparison: Comparison, output: OutputOptions, jobs: int = 1) -> int:
-    """Run a comparison, print its table, write its folder, and return the exit code.
+    content : dict
+        Other entries of the study file.
+    algorithms, graphs : sequence of str or ProgramObject
+    reference : str, ProgramObject or None
+    where : str
+        Source of the study in messages.
 
     Raises
     ------
     ExperimentError
-        If a method, a graph or the folder cannot be used; nothing has been computed then.
+        If the reference is not among the methods, or an entry is wrong.
     """
-    check_jobs(jobs)
-    cells = expand_runs(comparison)
-    rows, compared = run_comparison(comparison, cells, output, jobs)
-    if output.json:
-        print(json.dumps({"rows": [_without(row, "trace") for row in rows], **compared}), flush=True)
-    else:
-        print(tabulate(compared), flush=True)
-    if len(rows) < len(cells):
-        return INTERRUPTED
-    return _FAILED if compared["failed"] else 0
+    reference = reference or algorithms[0]
+    if reference not in algorithms:
+        listed = ", ".join(map(str, algorithms))
+        raise ExperimentError(f"--reference is {reference}; expected one of the compared methods: {listed}")
+    varied = {"kind": COMPARISON, "reference": reference, "grid": {"algorithm": algorithms, "graph": graphs}}
+    return parse_study(content | varied, where)
 
 
-def resume_compare(folder: Path, jobs: int, output: OutputOptions) -> int:
-    """Complete the runs in the folder of a comparison, and end as `run_compare_command` does.
+class Comparison(Sweep):
+    """Study of methods on graphs, all with the same number of devices, each compared with a reference."""
 
-    Raises
-    ------
-    DataError
-        If the configuration in the folder cannot be read.
-    """
-    mark = folder / MARK
-    try:
-        content = json.loads(mark.read_text("utf-8"))
-        parts = [content[name] for name in ("algorithms", "graphs", "seeds", "reference")]
-        base = RunOptions.from_mapping(content["base"] | {"out": str(folder)}, str(mark))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{mark} cannot be read: {type(error).__name__}: {error}. Start the comparison again with compare --out NEW"
-        ) from None
-    margin = check_margin(content.get("margin", MARGIN))
-    names = read_names(content.get("names", []), str(mark))
-    with available(ProgramObjects(names=names)):
-        return run_compare_command(Comparison.of(base, *parts)._replace(margin=margin, names=names), output, jobs)
+    kind = COMPARISON
 
+    def expand(self, where: str) -> list[RunOptions]:
+        """List the runs: all methods on all graphs with all seeds; server methods once, on their star.
 
-def run_comparison(
-    comparison: Comparison, cells: Sequence[RunOptions], output: OutputOptions, jobs: int
-) -> tuple[list[Row], dict[str, Any]]:
-    """Run the cells of a comparison and write its folder, if any; return rows, and means with differences."""
-    folder = open_folder(comparison.base.out, "comparison", MARK)
-    bar = StudyBar() if in_notebook() and not output.quiet else None
+        All have the same number of devices: the given one, else that of the device column or of the graphs, else 16.
 
-    def print_progress(row: Row, number: int, count: int) -> None:
-        if not output.quiet:
-            print(format_progress(row, number, count), file=sys.stderr, flush=True)
+        Raises
+        ------
+        P2PKMError
+            If a method cannot run on a graph with any seed, or the graphs have different numbers of devices.
+        """
+        cells = expand_grid(self.study, where)
+        if self.study.base.get("devices") is not None:
+            return cells
+        label = partial(run_label, study=self.study)
+        resolved = check_runs([cell for cell in cells if cell.graph is not None], label)
+        sizes = {int(options.devices or 0): options.graph for options in resolved}
+        if len(sizes) > 1:
+            listed = ", ".join(f"{graph} has {size}" for size, graph in sizes.items())
+            raise ExperimentError(
+                f"the graphs have different numbers of devices: {listed}; expected one number for all. Use --devices "
+                f"{max(sizes)}, or graphs of one size"
+            )
+        # The stars take the size of the graphs; without graphs, all runs take the size of the first star.
+        size = next(iter(sizes), self.study.base.get("devices"))
+        stars = check_runs([replace(cell, devices=size) for cell in cells if cell.graph is None], label)
+        return [replace(cell, devices=size or stars[0].devices) for cell in cells]
 
-    with nullcontext() if folder is None else Lock(folder):
-        if folder is not None:
-            write_json(folder, MARK, comparison.to_mapping())
-        announce_study_compilation(quiet=output.quiet)
-        print_graph_notes(cells, quiet=output.quiet)
-        rows = [
-            _without(row, "options") for row in run_study(cells, folder, connect(), bar or print_progress, jobs=jobs)
-        ]
-        reference = comparison.names.get("algorithm", {}).get(comparison.reference, comparison.reference)
-        compared = compare_rows(rows, reference, comparison.margin)
-        errors = [row["error"] for row in rows if row["error"] is not None]
-        compared |= {
-            "out": None if folder is None else str(folder),
+    def say(self, outcome: Outcome) -> dict[str, Any]:
+        """Return rows, means, paired differences and the conclusion."""
+        known = self.names.get("algorithm", {})
+        reference = known.get(self.study.reference, str(self.study.reference))
+        errors = [row["error"] for row in outcome.failed]
+        return {
+            "rows": outcome.rows,
+            **compare_rows(outcome.rows, reference, self.study.margin),
+            "out": outcome.out,
             "failed": len(errors),
             "error": next(iter(errors), None),
         }
-        if folder is not None:
-            write_folder(folder, rows, compared, comparison.base)
-    if bar is not None:
-        bar.finish(tabulate(compared))
-    return rows, compared
 
+    def write(self, outcome: Outcome) -> None:
+        """Write the files of a study, and summary.json."""
+        super().write(outcome)
+        assert outcome.folder is not None
+        write_json(outcome.folder, "summary.json", {key: said for key, said in outcome.said.items() if key != "rows"})
 
-def expand_runs(comparison: Comparison) -> list[RunOptions]:
-    """List the runs: all methods on all graphs with all seeds; server methods once, on their star.
+    def draw(self, outcome: Outcome, folder: Path) -> None:
+        """Draw the figures of the comparison."""
+        from p2pkm.viz import draw_comparison
 
-    All runs have the same number of devices: the values one, else that of the device column or of the graphs, else 16.
+        draw_comparison(outcome.rows, folder, **RunOptions(figures=self.study.base.get("figures")).draw_kinds())
 
-    Raises
-    ------
-    P2PKMError
-        If a method cannot run on a graph with any seed, or the graphs have different numbers of devices.
-    """
-    on_graphs, on_stars = list[RunOptions](), list[RunOptions]()
-    configurations = []
-    for algorithm in comparison.algorithms:
-        with_method = replace(comparison.base, algorithm=algorithm, graph=None)
-        method = parse_method(with_method).build(comparison.base.draft_k)
-        is_on_star = needs_hub(method)
-        for graph in (None,) if is_on_star else comparison.graphs:
-            configuration = replace(comparison.base, algorithm=algorithm, graph=graph, out=None)
-            parse_graph(configuration, method)
-            (on_stars if is_on_star else on_graphs).append(configuration)
-            configurations.append(configuration)
-
-    def with_seeds(options: Sequence[RunOptions], **changes: Any) -> list[RunOptions]:
-        return [replace(one_options, seed=seed, **changes) for one_options in options for seed in comparison.seeds]
-
-    resolved = check_runs(with_seeds(on_graphs), _label_cell)
-    sizes = {int(options.devices or 0): options.graph for options in resolved}
-    if len(sizes) > 1:
-        listed = ", ".join(f"{graph} has {size}" for size, graph in sizes.items())
-        raise ExperimentError(
-            f"the graphs have different numbers of devices: {listed}; expected one number for all. Use --devices "
-            f"{max(sizes)}, or graphs of one size"
-        )
-    # The stars take the size of the graphs; without graphs, all runs take the size of the first star.
-    size = next(iter(sizes), comparison.base.devices)
-    resolved_stars = check_runs(with_seeds(on_stars, devices=size), _label_cell)
-    return with_seeds(configurations, devices=size or resolved_stars[0].devices)
-
-
-def _label_cell(cell: RunOptions) -> str:
-    """Label a configuration in messages."""
-    return f"algorithm = {cell.algorithm}" + (f", graph = {cell.graph}" if cell.graph else "")
+    def format(self, outcome: Outcome) -> str:
+        """Format means and differences as text."""
+        return tabulate(outcome.said)
 
 
 def compare_rows(rows: Sequence[Row], reference: str, margin: float = MARGIN) -> dict[str, Any]:
     """Compute means over seeds for each method and graph, verdicts against the reference, and the conclusion.
 
     Methods are compared over their common seeds on the same graph; a server method is compared on every graph.
-    Verdicts and intervals are those of `p2pkm.storage.paired_tests`, corrected for all pairs.
+    Verdicts and intervals are those of `p2pkm.analysis.paired_tests`, corrected for all pairs.
     """
     groups: dict[tuple[str, str], dict[int, Row]] = {}
     for row in rows:
@@ -330,15 +234,16 @@ def compare_rows(rows: Sequence[Row], reference: str, margin: float = MARGIN) ->
                 }
                 differences.append(difference | {key: test and test._asdict() for key, test in tests.items()})
     named = {name_run(*sides): group for sides, group in groups.items()}
-    explanation = Study(list(rows)).explain()
+    study = Study(list(rows), margin=margin)
+    explanation = study.explain()
     return {
         "reference": reference,
         "margin": margin,
         "table": table,
         "differences": differences,
-        "conclusion": conclude(named, margin=margin),
+        "conclusion": study.conclusion(),
         "explanation": explanation.headline if explanation.correlations else None,
-        "verdicts": list_verdicts(named, _JUDGED, margin),
+        "verdicts": list_verdicts(named, list(dict.fromkeys((choose_figure(table), COMMON))), margin),
     }
 
 
@@ -347,31 +252,12 @@ def _average(name: str, graph: str, group: Sequence[Row]) -> dict[str, Any]:
     means: dict[str, Any] = {"algorithm": name, "graph": graph, "seeds": len(group)}
     means |= average(group, keys(ShownIn.MEANS))
     ratios = [row["ratio_mean"] for row in group]
-    means["ratio_low"], means["ratio_high"] = (None, None) if None in ratios else interval(ratios)
+    means["ratio_low"], means["ratio_high"] = (
+        (None, None) if None in ratios else estimate_mean(ratios, "ratio_mean")[1:]
+    )
     means["worse"] = describe_quality_loss(group) or None
     means["terminations"] = sorted({row["termination"] for row in group})
     return means
-
-
-def write_folder(folder: Path, rows: Sequence[Row], compared: dict[str, Any], base: RunOptions) -> None:
-    """Write rows.jsonl and rows.csv (one row per run), verdicts.csv, explain.csv, summary.json and the figure."""
-    plain = [_without(row, "trace") for row in rows]
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    write_bytes(folder, "rows.jsonl", lambda file: file.write(lines.encode()))
-    names = list(dict.fromkeys(name for row in plain for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names)
-    writer.writeheader()
-    writer.writerows(plain)
-    write_bytes(folder, "rows.csv", lambda file: file.write(text.getvalue().encode()))
-    write_json(folder, "summary.json", compared)
-    verdicts = write_verdicts(Study(plain).configurations(), keys(ShownIn.PAIRED), compared["margin"])
-    write_bytes(folder, "verdicts.csv", lambda file: file.write(verdicts.encode()))
-    Study(plain).explain().write(folder)
-    if base.plot and any(means["ratio_mean"] is not None for means in compared["table"]):
-        from p2pkm.viz import draw_comparison
-
-        draw_comparison(compared["table"], folder / "figures", **base.draw_kinds())
 
 
 def tabulate(compared: dict[str, Any]) -> str:
@@ -385,9 +271,7 @@ def tabulate(compared: dict[str, Any]) -> str:
     ]
     text = []
     if names:
-        widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-        text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines]
-        text += write_legend(metrics)
+        text = align_columns(lines) + write_legend(metrics)
     for name, means in zip(names, table, strict=True):
         if means["worse"]:
             text.append(f"quality got worse: {name}, {means['worse']}")
@@ -398,23 +282,18 @@ def tabulate(compared: dict[str, Any]) -> str:
         text += ["", compared["explanation"]]
     if compared["failed"]:
         text.append(f"{count(compared['failed'], 'run')} failed, the first of them: {compared['error']}")
-    return "\n".join([*text, describe_folder(compared["out"])])
+    return "\n".join(text)
 
 
 def _format_differences(compared: dict[str, Any]) -> list[str]:
-    """Format the paired differences of cost ratios, one line each."""
+    """Format the paired differences of test costs or cost ratios, one line each."""
     if not compared["differences"]:
         return []
-    lines = ["", f"compared with {compared['reference']}, same seeds:"]
+    lines = ["", f"compared with {compared['reference']}, same seeds and tests as below:"]
+    figure = choose_figure(compared["table"])
     for difference in compared["differences"]:
-        if difference["ratio_mean"] is not None:
-            test = PairedTest(**difference["ratio_mean"])
-            sides = " - ".join(name_sides(difference))
-            effect = format_effect(test, "ratio_mean")
-            lines.append(f"  {sides}: ratio {test.difference:+.4f}, {effect}, {format_verdict(test)}")
+        if difference[figure] is not None:
+            test = PairedTest(**difference[figure])
+            name, reference = name_sides(difference)
+            lines.append(f"  {name} against {reference}: {test.verdict} ({format_comparison(test, figure)})")
     return lines
-
-
-def _without(row: Row, key: str) -> Row:
-    """Copy a row without one entry."""
-    return {name: value for name, value in row.items() if name != key}

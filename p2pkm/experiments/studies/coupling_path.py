@@ -1,12 +1,9 @@
 """Coupling path: runs of GTVMin at a sequence of couplings, each initialized with the result of the previous one."""
 
-import csv
-import io
 import json
 import math
-import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -16,27 +13,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p2pkm.core.batch import Floats
-from p2pkm.core.errors import ExperimentError, NetworkError
+from p2pkm.core.errors import ExperimentError
 from p2pkm.core.termination import INTERRUPTED, STOPPED
-from p2pkm.core.units import describe_folder
+from p2pkm.core.text_table import align_columns
 from p2pkm.data.shards import Shards
+from p2pkm.engine.build_run import Run
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.config import Prepared
-from p2pkm.experiments.run import (
-    OutputOptions,
-    execute,
-    exit_code,
-    lock_default_folder,
-    lock_output_folder,
-    prepare_and_validate,
-)
+from p2pkm.experiments.run import OutputOptions, execute, exit_code, lock_output_folder
+from p2pkm.experiments.studies.engine import Execution, Outcome, writing
+from p2pkm.experiments.studies.run_study import ProgressCallback
+from p2pkm.experiments.studies.series import Series, restore_experiment
 from p2pkm.metrics.registry import ShownIn, keys
 from p2pkm.metrics.result import Result
 from p2pkm.network.graph import Topology
 from p2pkm.network.world import connect
-from p2pkm.storage.lock import Lock
-from p2pkm.storage.run_folder import move_to_backup
-from p2pkm.storage.save import write_bytes, write_json
+from p2pkm.storage.save import pack_arrays, write_bytes
+from p2pkm.storage.study_mark import PATH
+from p2pkm.storage.study_rows import RUNS, Row, RowWriter, StoredRows
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -133,7 +126,7 @@ def _fill_in(first: float, second: float, end: float, text: str) -> list[float]:
     return [float(f"{value:.12g}") for value in values]
 
 
-def coupling_path(  # noqa: PLR0913 - the public signature
+def coupling_path(
     k: int, graph: "nx.Graph | Topology | None", shards: Shards, couplings: Sequence[float], *,
     rounds: int | None = None, seed: int = 0, record_every: int | None = None, baselines: bool = True,
     allow_disconnected: bool = False, **options: Any,
@@ -241,110 +234,151 @@ def _hausdorff(a: Floats, b: Floats) -> float:
     return float(np.sqrt(max(squared.min(axis=0).max(), squared.min(axis=1).max())))
 
 
-def run_coupling_path_command(experiment: RunOptions, couplings: Sequence[float], output: OutputOptions) -> int:
-    """Run an experiment along a coupling path, print the table, write the folder, and return the exit code.
+class CouplingPath(Series):
+    """GTVMin at a sequence of couplings, each run from the final centroids of the previous one.
 
-    All ranks execute each run. The points are distributed again for each run, with the initial centroids.
+    The points are distributed again for each run, with the initial centroids.
+
+    Parameters
+    ----------
+    experiment : RunOptions
+    couplings : sequence of float
+    asked : mapping, optional
+        As in `Series`.
 
     Raises
     ------
-    P2PKMError
-        If options, graph, data or folder cannot be used; nothing has been written then.
+    ExperimentError
+        If the experiment has a coupling.
     """
-    if experiment.coupling is not None:
-        raise ExperimentError(f"--coupling {experiment.coupling} and --coupling-path are both set. Remove one")
-    with ExitStack() as stack:
-        return _run_path(experiment, couplings, output, stack)
+
+    kind = PATH
+    option = "--coupling-path"
+
+    def __init__(
+        self, experiment: RunOptions, couplings: Sequence[float], asked: Mapping[str, Any] | None = None
+    ) -> None:
+        if experiment.coupling is not None:
+            raise ExperimentError(f"--coupling {experiment.coupling} and --coupling-path are both set. Remove one")
+        super().__init__(experiment, asked)
+        self.couplings = couplings
+        self.cells = [replace(experiment, coupling=coupling) for coupling in couplings]
+        self._steps: list[Run] = []
+        self._config: dict[str, Any] = {}
+        self._centroids: list[Floats] = []
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the couplings."""
+        return {"couplings": list(self.couplings)}
+
+    def first(self) -> Run:
+        """Assemble the runs of all couplings, which have the same points, and return the first one."""
+        run = super().first()
+        self._steps = [_with_coupling(run, coupling) for coupling in self.couplings]
+        self._config = run.options.to_mapping() | {"coupling": list(self.couplings)}
+        return run
+
+    def run(
+        self, folder: Path | None, output: OutputOptions, execution: Execution, progress: ProgressCallback
+    ) -> list[Row]:
+        """Run the steps in order; each is stored when it ends. An interrupted step ends the path and is no row."""
+        with RowWriter(folder) as writer:
+            return self._run_steps(folder, output, writer)
+
+    def _run_steps(self, folder: Path | None, output: OutputOptions, writer: RowWriter) -> list[Row]:
+        rows: list[Row] = []
+        stored = StoredRows(folder).rows
+        for number, step in enumerate(self._steps):
+            key = f"step-{number}"
+            row = stored.get(key)
+            if row is not None and folder is not None:
+                self._centroids.append(np.load(folder / RUNS / f"{key}.npz")["centroids"])
+                rows.append(row)
+                continue
+            start = self._centroids[-1] if rows else None
+            result = execute(replace(step, start=start), connect(), None, output)
+            if result.summary["termination"] in STOPPED:
+                break
+            row = {"key": key, "measured": measure(result), "code": exit_code(result.summary, self.experiment)}
+            row |= {name: result.summary[name] for name in _SUMMARY}
+            self._centroids.append(result.centroids)
+            rows.append(row)
+            if folder is not None:
+                assert self.lock is not None
+                self.lock.check()
+                with writing(folder):
+                    (folder / RUNS).mkdir(exist_ok=True)
+                    write_bytes(
+                        folder / RUNS, f"{key}.npz", partial(pack_arrays, arrays={"centroids": result.centroids})
+                    )
+                writer.add(row | {"error": None})
+            if not output.quiet:
+                cells = [f"{title} {_format(row['measured'][name], form)}" for name, title, form in _COLUMNS]
+                print(f"{len(rows)} of {len(self.cells)}: {', '.join(cells)}", file=sys.stderr, flush=True)
+        return rows
+
+    def list_rows(self, study_rows: Sequence[Row]) -> list[Row]:
+        """Return the metrics at each coupling."""
+        return [
+            {"algorithm": row["algorithm"], "graph": row["graph"], "coupling": row["measured"]["coupling"],
+             "seed": row["seed"], "error": None, **row["measured"]}
+            for row in study_rows
+        ]  # fmt: skip
+
+    def say(self, outcome: Outcome) -> dict[str, Any]:
+        """Return what all runs have in common, and the metrics at each coupling."""
+        first = outcome.study_rows[:1]
+        common = {name: row[name] for row in first for name in _SUMMARY}
+        path = [row["measured"] for row in outcome.study_rows]
+        return common | {"config": self._config, "path": path, "out": outcome.out}
+
+    def write_more(self, outcome: Outcome, folder: Path) -> None:
+        """Write the centroids of all steps, and the figure."""
+        if not outcome.rows:
+            return
+        arrays: Any = {"couplings": [row["coupling"] for row in outcome.rows], "centroids": self._centroids}
+        write_bytes(folder, "centroids.npz", lambda file: np.savez_compressed(file, **arrays))
+        if self.experiment.plot:
+            from p2pkm.viz import plot_coupling_path
+            from p2pkm.viz.save_figure import save_figure
+
+            draw = partial(plot_coupling_path, outcome.said["path"])
+            save_figure(draw, folder / "figures", "coupling_path", **self.experiment.draw_kinds())
+
+    def format(self, outcome: Outcome) -> str:
+        """Format the path as a text table."""
+        lines = [[title for _, title, _ in _COLUMNS]]
+        lines += [[_format(row[name], form) for name, _, form in _COLUMNS] for row in outcome.said["path"]]
+        return "\n".join(f"  {line}" for line in align_columns(lines, left=()))
+
+    def describe(self, output: OutputOptions) -> str:
+        """Return the options of all runs."""
+        lock_output_folder(self.experiment, output, ExitStack())
+        self.first()
+        return json.dumps(self._config, indent=None if output.json else 1)
+
+    def exit_code(self, outcome: Outcome) -> int:
+        """Return the largest exit code of the runs."""
+        return max(row["code"] for row in outcome.study_rows) if outcome.is_complete else INTERRUPTED
 
 
-def _run_path(experiment: RunOptions, couplings: Sequence[float], output: OutputOptions, stack: ExitStack) -> int:
-    """Run a coupling path; the lock of the folder is held until the stack is closed."""
-    lock = lock_output_folder(experiment, output, stack)
-    world = connect()
-    prepared = prepare_and_validate(replace(experiment, coupling=couplings[0]), world)
-    steps = [_with_coupling(prepared, coupling) for coupling in couplings]
-    config = prepared.experiment.to_mapping() | {"coupling": list(couplings)}
-    if output.dry_run:
-        print(json.dumps(config, indent=None if output.json else 1))
-        return 0
-    lock = lock or lock_default_folder(prepared, stack)
-    folder = None if lock is None else lock.folder
-    try:
-        old = None if folder is None else move_to_backup(folder)
-        results = _run_steps(steps, lock, output)
-        closing = {name: results[0].summary[name] for name in _SUMMARY} if results else {}
-        path = [measure(result) for result in results]
-        closing |= {"config": config, "path": path, "out": folder and str(folder)}
-        if lock is not None:
-            lock.check()
-            _write(lock.folder, results, closing, experiment)
-        if old is not None and len(results) == len(steps):
-            shutil.rmtree(old)
-    except OSError as error:
-        raise NetworkError(
-            f"folder {folder} cannot be written: {error.strerror or error}. Use another --out, or free disk space"
-        ) from None
-    print(json.dumps(closing) if output.json else tabulate(closing), flush=True)
-    codes = [exit_code(result.summary["termination"], experiment) for result in results]
-    return INTERRUPTED if len(results) < len(steps) else max(codes)
+def restore_path(folder: Path, asked: Mapping[str, Any]) -> CouplingPath:
+    """Return the path of couplings whose folder is continued after the last finished step.
+
+    Raises
+    ------
+    DataError
+        If the file in the folder lacks an entry.
+    """
+    experiment = restore_experiment(folder, asked, ("couplings",))
+    return CouplingPath(experiment, check_couplings(asked["couplings"]), asked)
 
 
-def _with_coupling(prepared: Prepared, coupling: float) -> Prepared:
-    """Replace the coupling of a prepared run."""
-    options = replace(prepared.experiment, coupling=coupling, out=None)
-    run = replace(prepared.run, algorithm=prepared.run.algorithm.replaced(coupling=coupling))
-    return prepared._replace(experiment=options, run=run)
-
-
-def _run_steps(steps: Sequence[Prepared], lock: Lock | None, output: OutputOptions) -> list[Result]:
-    """Run the steps in order and append each to path.jsonl; an interrupted step ends the path and is not recorded."""
-    world, results = connect(), list[Result]()
-    for step in steps:
-        result = execute(step, world, None, output, results[-1].centroids if results else None)
-        if result.summary["termination"] in STOPPED:
-            break
-        results.append(result)
-        line = measure(result)
-        if lock is not None:
-            lock.check()
-            with open(lock.folder / "path.jsonl", "a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-        if not output.quiet:
-            cells = [f"{title} {_format(line[name], form)}" for name, title, form in _COLUMNS]
-            print(f"{len(results)} of {len(steps)}: {', '.join(cells)}", file=sys.stderr, flush=True)
-    return results
-
-
-def _write(folder: Path, results: Sequence[Result], closing: dict[str, Any], experiment: RunOptions) -> None:
-    """Write path.csv, summary.json, the centroids of all steps, and the figure."""
-    write_json(folder, "summary.json", closing)
-    if not results:
-        return
-    rows, text = closing["path"], io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
-    write_bytes(folder, "path.csv", lambda file: file.write(text.getvalue().encode()))
-    arrays: Any = {
-        "couplings": [row["coupling"] for row in rows],
-        "centroids": [result.centroids for result in results],
-    }
-    write_bytes(folder, "centroids.npz", lambda file: np.savez_compressed(file, **arrays))
-    if experiment.plot:
-        from p2pkm.viz import plot_coupling_path
-        from p2pkm.viz.save_figure import save_figure
-
-        draw = partial(plot_coupling_path, rows)
-        save_figure(draw, folder / "figures", "coupling_path", **experiment.draw_kinds())
-
-
-def tabulate(closing: dict[str, Any]) -> str:
-    """Format a path as a text table."""
-    lines = [[title for _, title, _ in _COLUMNS]]
-    lines += [[_format(row[name], form) for name, _, form in _COLUMNS] for row in closing["path"]]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
-    table = ["  " + "  ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True)) for line in lines]
-    return "\n".join([*table, f"  {describe_folder(closing['out'])}"])
+def _with_coupling(run: Run, coupling: float) -> Run:
+    """Replace the coupling of a run."""
+    options = run.options.replaced(coupling=coupling, out=None)
+    completed = run.completed.replaced(coupling=coupling, out=None)
+    return replace(run, options=options, completed=completed, algorithm=run.algorithm.replaced(coupling=coupling))
 
 
 def _format(value: Any, form: str) -> str:

@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from p2pkm.analysis.study_table import SERVED
 from p2pkm.core.errors import ExperimentError, P2PKMError
+from p2pkm.core.program_object import ProgramObject, is_missing_object
 from p2pkm.core.spec import split_specs
 from p2pkm.core.validation import as_list
-from p2pkm.data.readers.intake import join_names
+from p2pkm.data.identifiers import join_names
 from p2pkm.engine.run_options import OPTIONS, RunOptions
-from p2pkm.experiments.program_objects import KINDS, Names, ProgramObjects, describe, kind_of, refer
+from p2pkm.experiments.object_content import FUNCTIONS, KINDS, find_digest, kind_of, wrap, wrap_function
 from p2pkm.methods.peer.local_only import LocalOnly
 from p2pkm.methods.registry import ALONE
-from p2pkm.storage.study_table import SERVED
+from p2pkm.storage.study_mark import Names, write_names
 
 _LISTS = ("columns", "drop", "encode")  # options that are text with commas, or a list
 _FILE = {"graph": "file:", "data": "file:"}  # options whose text of a path begins so
@@ -22,7 +24,7 @@ _EXAMPLES = {"algorithm": "gtvmin:coupling=30 or p2pkm.GTVMin(16)", "graph": "sm
 
 
 class ProgramValues:
-    """Collection of the objects and names that a program gives, which turns values into text and numbers.
+    """Collection of the objects and names that a program gives as values of options.
 
     Parameters
     ----------
@@ -32,23 +34,24 @@ class ProgramValues:
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._objects: dict[str, Any] = {}
+        self._objects: dict[ProgramObject, ProgramObject] = {}
         self._seen: dict[str, dict[Any, tuple[str, bool]]] = {}  # name of each value, and whether the user gave it
 
     def take(self, option: str, value: Any, name: Any = None) -> Any:
-        """Return a value as text or a number, and an object as its reference.
+        """Return a value as text, a number or a `ProgramObject`.
 
         Raises
         ------
         P2PKMError
             If the name is not text, or the object cannot be the value of this option.
         """
-        value, described = self._read(option, value)
+        value = self._read(option, value)
         if name is not None:
-            value = value if option in KINDS else _spell(option, value)
+            is_kept = option in KINDS or isinstance(value, ProgramObject)
+            value = value if is_kept else _spell(option, value)
             self._record(option, value, self._check_name(option, value, name), is_chosen=True)
-        elif option in KINDS and value is not None:
-            self._record(option, value, described or value, is_chosen=False)
+        elif isinstance(value, ProgramObject) or (isinstance(value, str) and option in (*KINDS, *FUNCTIONS)):
+            self._record(option, value, str(value), is_chosen=False)
         return value
 
     def take_one(self, option: str, value: Any) -> Any:
@@ -63,7 +66,16 @@ class ProgramValues:
         return self.take(option, named, name)
 
     def take_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return options, each with one value."""
+        """Return options, each with one value; devices that are an array, the device of each row, are a partition."""
+        devices = options.get("devices")
+        if devices is not None and np.ndim(devices) == 1:
+            if "partition" in options:
+                raise ExperimentError(
+                    f"{self._where}: devices cannot be combined with partition: both say the device of each row. "
+                    "Remove one, or set devices to the number of devices"
+                )
+            others = {name: value for name, value in options.items() if name != "devices"}
+            options = {**others, "partition": np.asarray(devices)}
         return {key: self.take_one(key.replace("-", "_"), value) for key, value in options.items()}
 
     def take_list(self, option: str, values: Any, name: str) -> list[Any]:
@@ -83,8 +95,8 @@ class ProgramValues:
         _refuse_none(option, listed, name)
         return [self.take(option, value) for value in listed]
 
-    def take_specs(self, option: str, values: Any, name: str) -> list[str]:
-        """Return specs and references from text with commas, one object, a list, or a dict of names.
+    def take_specs(self, option: str, values: Any, name: str) -> list[Any]:
+        """Return specs and objects from text with commas, one object, a list, or a dict of names.
 
         Raises
         ------
@@ -95,29 +107,39 @@ class ProgramValues:
             for key, value in values.items():
                 if isinstance(value, str) and len(split_specs([value])) > 1:
                     raise ExperimentError(f"{self._where}: {name} {key!r} is {value!r}; expected one value")
-            return split_specs([self.take(option, value, key) for key, value in values.items()])
+            return self._split(option, [self.take(option, value, key) for key, value in values.items()], name)
         if isinstance(values, str) or not isinstance(values, Iterable) or _is_object(option, values):
             listed = [values]
         else:
             listed = as_list(values, f"{self._where}: {name}")
         if not listed or any(value is None or isinstance(value, (bool, int, float)) for value in listed):
             raise ExperimentError(f"{self._where}: {name} is {values!r}; expected a list, such as {_EXAMPLES[option]}")
-        texts = [value if isinstance(value, str) else self.take(option, value) for value in listed]
-        twice = next((text for text in texts if text in self._objects and texts.count(text) > 1), None)
+        taken = [value if isinstance(value, str) else self.take(option, value) for value in listed]
+        specs = self._split(option, taken, name)
+        return [spec if isinstance(spec, ProgramObject) else self.take(option, spec) for spec in specs]
+
+    def _split(self, option: str, values: Sequence[Any], name: str) -> list[Any]:
+        """Return the specs in texts with commas, and the objects between them."""
+        objects = [value for value in values if isinstance(value, ProgramObject)]
+        twice = next((value for value in objects if objects.count(value) > 1), None)
         if twice is not None:
             raise ExperimentError(f"{self._where}: {name} has {self._seen[option][twice][0]} twice. Remove one")
-        specs = split_specs(texts)
-        return [self.take(option, spec) if spec not in self._objects else spec for spec in specs]
+        # A text that stands for an object while lists of specs are split.
+        places = {f"object-{number}": value for number, value in enumerate(objects)}
+        marks = iter(places)
+        texts = split_specs([next(marks) if isinstance(value, ProgramObject) else value for value in values])
+        return [places.get(text, text) for text in texts]
 
     def find(self, option: str, value: Any) -> Any:
-        """Return the value that a name stands for, the reference of an object, or the value itself."""
+        """Return the value that a name stands for, an object as a `ProgramObject`, or the value itself."""
         if value is not None and not isinstance(value, str):
-            return refer(option, value)
-        named = {name: known for known, name in self.collect().names.get(option, {}).items()}
-        return value if value is None else named.get(value, value)
+            return wrap(option, value)
+        known = {name: named for named, name in self.collect().get(option, {}).items()}
+        known |= {str(named): named for named in self._objects if named in self._seen.get(option, {})}
+        return value if value is None else known.get(value, value)
 
-    def collect(self) -> ProgramObjects:
-        """Return all objects and names.
+    def collect(self) -> Names:
+        """Label all objects, and return the names of other values by option and value.
 
         Raises
         ------
@@ -140,35 +162,41 @@ class ProgramValues:
                         f"Use a dict {{name: value}} with other names"
                     )
                 used[label] = value
-            names[option] = {value: label for label, value in used.items() if label != value}
-        return ProgramObjects(dict(self._objects), {option: labels for option, labels in names.items() if labels})
+            for label, value in used.items():
+                if isinstance(value, ProgramObject):
+                    value.label = label
+            names[option] = {
+                value: label for label, value in used.items() if label != value and not isinstance(value, ProgramObject)
+            }
+        return {option: labels for option, labels in names.items() if labels}
 
     def to_tables(self) -> list[dict[str, Any]]:
         """Return the names as tables of a study file."""
-        return write_names(self.collect().names)
+        return write_names(self.collect())
 
-    def _read(self, option: str, value: Any) -> tuple[Any, str]:
-        """Return a value as text or a number, and the description of an object, "" of other values."""
+    def _read(self, option: str, value: Any) -> Any:
+        """Return a value as text, a number or a `ProgramObject`."""
         if isinstance(value, np.generic):
             value = value.item()
         if option not in OPTIONS or value is None or isinstance(value, (str, bool, int, float)):
-            return value, ""
+            return value
         if isinstance(value, os.PathLike):
-            return _FILE.get(option, "") + os.fspath(value), ""
+            return _FILE.get(option, "") + os.fspath(value)
         if option in _LISTS and isinstance(value, (list, tuple)):
-            return join_names([str(column) for column in value]), ""
+            return join_names([str(column) for column in value])
         if option in KINDS:
-            reference = refer(option, value)
-            self._objects.setdefault(reference, value)
-            return reference, self._describe(option, value)
+            wrapped = wrap(option, value)
+            if option == "algorithm" and _is_alone(value):
+                wrapped.label = ALONE
+            return self._objects.setdefault(wrapped, wrapped)
+        function = wrap_function(option, value)
+        if isinstance(function, ProgramObject):
+            return self._objects.setdefault(function, function)
         if OPTIONS[option].reads:
-            return str(OPTIONS[option].reader(value)), ""
+            return str(OPTIONS[option].reader(value))
         if isinstance(value, (list, tuple, Mapping)):  # a later check tells where lists belong
-            return value, ""
+            return value
         raise ExperimentError(f"{self._where}: {option} is of type {type(value).__name__}; expected text or a number")
-
-    def _describe(self, option: str, value: Any) -> str:
-        return ALONE if option == "algorithm" and _is_alone(value) else describe(option, value)
 
     def _check_name(self, option: str, value: Any, name: Any) -> str:
         """Check the name that a user gives to a value."""
@@ -178,7 +206,7 @@ class ProgramValues:
             raise ExperimentError(
                 f"{self._where}: a graph is called {name!r}, which stands for the star of a server. Use another name"
             )
-        is_alone = option == "algorithm" and value in self._objects and _is_alone(self._objects[value])
+        is_alone = option == "algorithm" and isinstance(value, ProgramObject) and _is_alone(value.value)
         return f"{ALONE}: {name}" if is_alone and name != ALONE else name
 
     def _record(self, option: str, value: Any, name: str, *, is_chosen: bool) -> None:
@@ -201,7 +229,7 @@ def _is_object(option: str, value: Any) -> bool:
     if option not in KINDS or isinstance(value, (str, list, tuple, Mapping, Iterator)):
         return False
     try:
-        refer(option, value)
+        find_digest(option, value)
     except P2PKMError:
         return False
     return True
@@ -223,29 +251,13 @@ def _spell(option: str, value: Any) -> Any:
         return value
 
 
-def write_names(names: Names) -> list[dict[str, Any]]:
-    """Return names as tables of a study file; one without a value names None."""
-    return [
-        {"option": option, "name": name} | ({} if value is None else {"value": value})
-        for option, known in names.items()
-        for value, name in known.items()
-    ]
-
-
-def read_names(tables: Any, where: str) -> dict[str, dict[Any, str]]:
-    """Read the names of a study file.
-
-    Raises
-    ------
-    ExperimentError
-        If they are not tables of option, value and name.
-    """
-    names: dict[str, dict[Any, str]] = {}
-    listed: Sequence[Any] = tables if isinstance(tables, list) else [tables]
-    for table in listed:
-        if not isinstance(table, dict) or not all(isinstance(table.get(key), str) for key in ("option", "name")):
-            raise ExperimentError(
-                f"{where}: names contains {table!r}; expected tables, each with option, value and name"
-            )
-        names.setdefault(table["option"], {})[table.get("value")] = table["name"]
-    return names
+def label_objects(content: Any, names: Names) -> Any:
+    """Return the content of the file of a study in which objects have their names; version 0.1.0 wrote digests only."""
+    if isinstance(content, Mapping):
+        return {name: label_objects(part, names) for name, part in content.items()}
+    if isinstance(content, list):
+        return [label_objects(part, names) for part in content]
+    if not is_missing_object(content):
+        return content
+    found = next((known[content] for known in names.values() if content in known), None)
+    return content if found is None else f"{found} (object {content.removeprefix('object:')})"

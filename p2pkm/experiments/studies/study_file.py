@@ -7,25 +7,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from p2pkm.analysis.paired_tests import MARGIN, check_margin
 from p2pkm.core.cache import shared_cache
 from p2pkm.core.errors import ExperimentError, P2PKMError
+from p2pkm.core.program_object import ProgramObject, describe, find_label, require_object
 from p2pkm.core.spec import Spec, parameters, suggest
 from p2pkm.core.validation import check_choice, check_positive
+from p2pkm.data.sources import DEVICES_ALIKE
 from p2pkm.engine.run_options import OPTIONS, RunOptions
-from p2pkm.experiments.config import parse_method
-from p2pkm.experiments.program_objects import is_reference, tell_names
-from p2pkm.experiments.run import prepare_and_validate
-from p2pkm.experiments.studies.program_values import read_names, write_names
-from p2pkm.experiments.studies.run_study import UNMEASURED, Measuring
+from p2pkm.experiments.config import name_data_graph, parse_method
+from p2pkm.experiments.run import assemble
+from p2pkm.experiments.studies.measuring import UNMEASURED, Measuring
+from p2pkm.experiments.studies.program_values import label_objects
 from p2pkm.experiments.studies.seeds import parse_seeds, write_seeds
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.network.link_model import PROFILES
 from p2pkm.network.local import LocalWorld
-from p2pkm.storage.paired_tests import MARGIN, check_margin
-from p2pkm.storage.study_table import Row
+from p2pkm.storage.study_mark import COMPARISON, SWEEP, read_names, write_names
+from p2pkm.storage.study_rows import Row
 from p2pkm.storage.toml import load_toml
 
 _PARTS = (
+    "kind",
+    "reference",
     "seeds",
     "grid",
     "runs",
@@ -35,6 +39,7 @@ _PARTS = (
     "refusals",
     "time_limit",
     "link_models",
+    "metrics",
 )  # entries of a study file that are not options of runs
 # Options that cannot differ between runs: they apply to the whole study, or cannot be used in one.
 _COMMON = ("out", "plot", "figures", "seed", "require_converged")
@@ -42,7 +47,7 @@ TASK_KEYS = ("name", "known", "reference_cost")  # entries of a task that are no
 _DEFAULT_SEEDS = "0-4"
 _MAX_RUNS = 100_000
 EXAMPLE = """\
-# Effect of the graph on the clustering. Run this study: python -m p2pkm sweep graphs.toml --out graphs
+# Effect of the graph on the clustering. Run this study: python -m p2pkm study graphs.toml --out graphs
 #
 # At the top: options of all runs, named as on the command line, with _ for -.
 devices = 64
@@ -89,7 +94,7 @@ class StudyFile(NamedTuple):
         Options of single runs, each combined with the grid; a single empty dict if there are none.
     seeds : list of int
     margin : float
-        Largest absolute log ratio of a metric at which two configurations are equivalent.
+        Relative difference of a metric up to which two configurations are equivalent.
     names : dict of dict
         Name of each value that has one, by option and value.
     tasks : list of dict
@@ -97,6 +102,10 @@ class StudyFile(NamedTuple):
     refusals : {"raise", "rows"}
         Whether a configuration that is rejected ends the study before any run, or is a row with its error.
     measuring : Measuring
+    kind : {"sweep", "comparison"}
+        Whether the study is a comparison of methods.
+    reference : str, ProgramObject or None
+        Method with which a comparison compares the others.
     """
 
     base: dict[str, Any]
@@ -108,6 +117,8 @@ class StudyFile(NamedTuple):
     tasks: Sequence[Mapping[str, Any]] = ()
     refusals: str = "raise"
     measuring: Measuring = UNMEASURED
+    kind: str = SWEEP
+    reference: Any = None
 
     @property
     def swept(self) -> list[str]:
@@ -118,18 +129,25 @@ class StudyFile(NamedTuple):
     def to_mapping(self) -> dict[str, Any]:
         """Convert to the content of a TOML file."""
         content = {
+            "reference": describe(self.reference),
             "margin": self.margin if self.margin != MARGIN else None,
             "refusals": self.refusals if self.refusals != "raise" else None,
             "time_limit": self.measuring.time_limit,
             "link_models": list(self.measuring.link_models) or None,
+            "metrics": describe(self.measuring.metrics),
             # Tables come last: in TOML, every option below a table header belongs to that table.
-            "grid": self.grid or None,
-            "runs": self.runs if any(self.runs) else None,
-            "tasks": [dict(task) for task in self.tasks] or None,
+            "grid": {name: [describe(value) for value in values] for name, values in self.grid.items()} or None,
+            "runs": [_describe(run) for run in self.runs] if any(self.runs) else None,
+            "tasks": [_describe(task) for task in self.tasks] or None,
             "names": write_names(self.names) or None,
         }
         used = {name: value for name, value in content.items() if value is not None}
-        return self.base | {"seeds": write_seeds(self.seeds)} | used
+        return _describe(self.base) | {"seeds": write_seeds(self.seeds)} | used
+
+
+def _describe(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as a file stores them."""
+    return {name: describe(value) for name, value in options.items()}
 
 
 def read_study(path: str) -> StudyFile:
@@ -140,7 +158,13 @@ def read_study(path: str) -> StudyFile:
     ExperimentError
         If the file is missing or not TOML, or an entry is unknown, of the wrong type or in conflict with another one.
     """
-    return parse_study(load_toml(path, "study", ". p2pkm sweep --example prints one"), path)
+    return restore_study(load_toml(path, "study", ". p2pkm study --example prints one"), path)
+
+
+def restore_study(content: Mapping[str, Any], where: str) -> StudyFile:
+    """Check the content of a file in which objects of a program are texts; see `read_study` for the errors."""
+    names = read_names(content.get("names", []), where)
+    return parse_study(label_objects({**content, "names": []}, names) | {"names": write_names(names)}, where)
 
 
 def parse_study(content: Mapping[str, Any], where: str) -> StudyFile:
@@ -162,6 +186,7 @@ def parse_study(content: Mapping[str, Any], where: str) -> StudyFile:
         base, grid, runs, seeds, margin, read_names(content.get("names", []), where), tasks,
         check_choice(content.get("refusals", "raise"), ("raise", "rows"), f"{where}: refusals"),
         _read_measuring(content, where),
+        *_read_kind(content, where),
     )  # fmt: skip
 
 
@@ -206,13 +231,29 @@ def _read_runs(runs: Any, where: str) -> list[dict[str, Any]]:
 
 
 def _read_measuring(content: Mapping[str, Any], where: str) -> Measuring:
-    """Read time limit and link models."""
+    """Read time limit, link models, and metrics, which only a Python program has."""
     limit, profiles = content.get("time_limit"), content.get("link_models", [])
     if not isinstance(profiles, (list, tuple)) or not set(map(str, profiles)) <= PROFILES.keys():
         raise ExperimentError(
             f"{where}: link_models is {profiles!r}; expected a list of profiles, such as {list(PROFILES)}. Change it"
         )
-    return Measuring(tuple(profiles), None if limit is None else check_positive(limit, f"{where}: time_limit"))
+    metrics = content.get("metrics")
+    if metrics is not None and require_object(metrics, "metrics") is None:
+        raise ExperimentError(
+            f"{where}: metrics is {metrics!r}; expected functions, which only p2pkm.study and p2pkm.compare take. "
+            "Remove metrics"
+        )
+    seconds = None if limit is None else check_positive(limit, f"{where}: time_limit")
+    return Measuring(tuple(profiles), seconds, metrics)
+
+
+def _read_kind(content: Mapping[str, Any], where: str) -> tuple[str, Any]:
+    """Read the kind of the study and the reference of a comparison."""
+    kind = check_choice(content.get("kind", SWEEP), (SWEEP, COMPARISON), f"{where}: kind")
+    reference = content.get("reference")
+    if (kind == COMPARISON) != (reference is not None):
+        raise ExperimentError(f'{where}: reference is {reference!r}; expected one exactly if kind is "{COMPARISON}"')
+    return kind, reference
 
 
 def _read_tasks(tasks: Any, where: str) -> list[dict[str, Any]]:
@@ -257,7 +298,7 @@ def with_known(cell: RunOptions, known: Mapping[str, Any]) -> RunOptions:
 
     A method takes only values that are parameters without a default, and none that its spec sets already.
     """
-    if not known or is_reference(cell.algorithm):
+    if not known or isinstance(cell.algorithm, ProgramObject):
         return cell
     # Other options of the run may be wrong, which is reported by its row.
     method = parse_method(RunOptions(algorithm=cell.algorithm))
@@ -289,18 +330,23 @@ def expand_grid(study: StudyFile, where: str) -> list[RunOptions]:
 def _expand_task(study: StudyFile, task: Mapping[str, Any], where: str) -> list[RunOptions]:
     """List the runs on a task."""
     in_task = {name: value for name, value in task.items() if name not in TASK_KEYS}
+    # The points of all graphs are the same, so they do not follow one.
+    usual = {"data": DEVICES_ALIKE} | study.base
     cells: dict[RunOptions, None] = {}
     for run in study.runs:
         for combination in product(*study.grid.values()):
-            options = study.base | in_task | run | dict(zip(study.grid, combination, strict=True))
+            options = usual | in_task | run | dict(zip(study.grid, combination, strict=True))
             cell = replace(RunOptions.from_mapping(options, where), out=None, plot=False)
             # A server method uses its star instead of each graph of the grid, so equal runs are expected.
             on_star = _uses_star(cell, study)
-            cell = with_known(replace(cell, graph=None) if on_star else cell, task.get("known", {}))
+            if on_star:
+                cell = name_data_graph(replace(cell, graph=None), study.grid.get("graph", [cell.graph]))
+            cell = with_known(cell, task.get("known", {}))
             if cell in cells and not on_star:
                 raise ExperimentError(f"{where}: the run with {run_label(cell, study)} occurs twice. Remove one")
             cells[cell] = None
-    return [replace(cell, seed=seed) for cell in cells for seed in study.seeds]
+    # Seeds are checked when they are read.
+    return [cell.replaced(seed=seed) for cell in cells for seed in study.seeds]
 
 
 def _uses_star(cell: RunOptions, study: StudyFile) -> bool:
@@ -332,7 +378,7 @@ def check_runs(cells: Sequence[RunOptions], name: Callable[[RunOptions], str]) -
     """
     groups: dict[RunOptions, list[RunOptions]] = {}
     for cell in cells:
-        groups.setdefault(replace(cell, seed=0), []).append(cell)
+        groups.setdefault(cell.replaced(seed=0), []).append(cell)
     with shared_cache():
         return [_prepare_first(group, name) for group in groups.values()]
 
@@ -342,7 +388,7 @@ def _prepare_first(cells: Sequence[RunOptions], name: Callable[[RunOptions], str
     errors = []
     for cell in cells:
         try:
-            return prepare_and_validate(replace(cell, out="none"), LocalWorld()).experiment
+            return assemble(replace(cell, out="none"), LocalWorld()).options
         except P2PKMError as error:
             errors.append(error)
     raise type(errors[0])(f"the run with {name(cells[0])}: {errors[0]}") from None
@@ -350,8 +396,8 @@ def _prepare_first(cells: Sequence[RunOptions], name: Callable[[RunOptions], str
 
 def run_label(cell: RunOptions, study: StudyFile) -> str:
     """Label a run by the options in which the runs of the study differ, except the seed."""
-    parts = [f"{name} = {getattr(cell, name)}" for name in study.swept if getattr(cell, name) is not None]
-    return tell_names(", ".join(parts) or f"algorithm = {cell.algorithm}")
+    parts = [f"{name} = {find_label(getattr(cell, name))}" for name in study.swept if getattr(cell, name) is not None]
+    return ", ".join(parts) or f"algorithm = {find_label(cell.algorithm)}"
 
 
 def _normalize(options: Mapping[str, Any], where: str, other_keys: Sequence[str] = ()) -> dict[str, Any]:

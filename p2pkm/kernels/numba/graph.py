@@ -121,8 +121,7 @@ def _lanczos(indptr, indices, strengths, rows, norms, main, shift, first, last, 
                 product0 += strengths[e, 0] * vectors[j, 0]
                 product1 += strengths[e, 1] * vectors[j, 1]
                 product2 += strengths[e, 2] * vectors[j, 2]
-            for c in range(3):
-                product = product0 if c == 0 else product1 if c == 1 else product2
+            for c, product in enumerate((product0, product1, product2)):
                 before[i, c] = (rows[i, c] * vectors[i, c] - product) / length[c] - norms[c] * before[i, c]
                 normalized = vectors[i, c] / length[c]
                 sums[block, 0, c] += normalized * before[i, c]

@@ -361,7 +361,7 @@ def _update_devices(
                 if all_agree[j - begin]:
                     seen += indptr[i + 1] - indptr[i]
                     add_agreed(total, counts, received, slots, alpha, indptr[i], indptr[i + 1], times, not as_printed)
-                    _move(result, i, sums, counts, theta, as_printed)
+                    _move(result, i, sums, counts, theta[i], as_printed)
                     continue
                 for e in range(indptr[i], indptr[i + 1]):
                     slot, weight = slots[e], alpha[e]
@@ -380,7 +380,7 @@ def _update_devices(
                             for c in range(k):
                                 counts[c] += weight
                             add_row(total, 0, received, slot, factor)
-                _move(result, i, sums, counts, theta, as_printed)
+                _move(result, i, sums, counts, theta[i], as_printed)
         for j in range(begin, end):
             i = active[j]
             moves[j, 0], moves[j, 1] = _largest_move(flat, i, old, j - begin), _largest_move(flat, i, earlier, i)

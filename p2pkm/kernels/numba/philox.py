@@ -33,9 +33,7 @@ def _philox(c0, c1, k0, k1):
 def _uniform(key, purpose, step, number):
     """Draw a number from [0, 1): the upper 53 bits of word `number` of the stream (key, purpose, step)."""
     words = _philox(uint64(number // 4), uint64(step), uint64(key), uint64(purpose))
-    lane = number % 4
-    bits = words[0] if lane == 0 else words[1] if lane == 1 else words[2] if lane == 2 else words[3]
-    return float(bits >> _SHIFT) * (1.0 / 9007199254740992.0)
+    return float(words[number % 4] >> _SHIFT) * (1.0 / 9007199254740992.0)
 
 
 @njit(cache=True, nogil=True)

@@ -57,7 +57,9 @@ def _integer_bits(tables, rows, rice, factorial, half, first, last, bits):
                 histogram[f, length] += 1
                 histogram[d, length] += 1
         bitmap = max(rows[i], 0)
-        width = 8 if largest < 1 << 7 else 16 if largest < 1 << 15 else 32 if largest < 1 << 31 else 64
+        width = 8
+        while width < 64 and largest >= 1 << (width - 1):
+            width *= 2
         best = FIXED_FORM + bitmap + numbers * width
         if rice:
             for p in range(min(_length(np.uint64(top)) + 1, PARAMETERS)):

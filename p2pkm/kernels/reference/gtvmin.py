@@ -64,8 +64,8 @@ def gtvmin(
         the devices.
     alpha : float64[e]
         Strength of each link.
-    theta : float
-        Relaxation factor of every pass.
+    theta : float64[n]
+        Relaxation factor of every pass of each device.
     passes : int
     star_term, as_printed : bool
         Whether to include E3; whether to divide as in the printed algorithm.
@@ -82,13 +82,13 @@ def gtvmin(
     points, weights = _plain(points, weights)
     result = centroids if in_place else centroids.copy()
     d = centroids.shape[2]
-    rule = theta, passes, star_term, as_printed
+    rule = passes, star_term, as_printed
     moves = np.zeros((len(active), 2))
     for j, i in enumerate(active):
         span = slice(offsets[i], offsets[i + 1])
         links = [e for e in range(indptr[i], indptr[i + 1]) if slots[e] >= 0]
         received = [tables[slots[e], : rows[slots[e]], :d] for e in links]
-        new = _gtvmin(points[span], weights[span], centroids[i], received, alpha[links], *rule)
+        new = _gtvmin(points[span], weights[span], centroids[i], received, alpha[links], theta[i], *rule)
         is_present = new[:, 0] < np.inf
         moves[j] = [np.abs(new[is_present] - old[i, is_present]).max(initial=0.0) for old in (centroids, previous)]
         result[i] = new

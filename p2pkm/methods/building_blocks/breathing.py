@@ -19,7 +19,7 @@ _LIMIT = 300
 _TRIALS = 1 << 16
 
 
-def search_centroids(  # noqa: PLR0913 - the inputs of a search
+def search_centroids(
     kernels: Kernels, key: int, points: Floats, weights: Floats, k: int, *, most: int, seedings: int, first: int = 0
 ) -> tuple[Floats, float]:
     """Cluster weighted rows: the best of several greedy k-means++ seedings, improved by breathing k-means.
@@ -51,7 +51,7 @@ def search_centroids(  # noqa: PLR0913 - the inputs of a search
     return breathe(kernels, key, points, weights, centroids, most=most, number=first)
 
 
-def breathe(  # noqa: PLR0913 - the inputs of a search
+def breathe(
     kernels: Kernels, key: int, points: Floats, weights: Floats, start: Floats, *, most: int, number: int = 0
 ) -> tuple[Floats, float]:
     """Improve centroids by breathing k-means [1]_.

@@ -48,7 +48,7 @@ def swap_centroids(
     is_changed = (proposed != centroids).any(axis=(1, 2))
     updated, _ = devices.kernels.gtvmin(
         *devices.kernel_inputs, proposed, proposed, np.flatnonzero(is_changed), devices.indptr,
-        inbox.tables, inbox.rows, inbox.slots, alpha, 1.0, _PASSES, True, False, True,
+        inbox.tables, inbox.rows, inbox.slots, alpha, np.ones(len(devices)), _PASSES, True, False, True,
     )  # fmt: skip
     before = local_objective(devices, centroids, inbox, alpha)
     after = local_objective(devices, updated, inbox, alpha)

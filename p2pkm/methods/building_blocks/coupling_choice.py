@@ -1,17 +1,28 @@
-"""Choice of the coupling: expected excess, rule for a graph, optimal relaxation, and calibration on local sums.
+"""Choice of the coupling: expected excess, rule for a graph, and optimal relaxation.
 
 The underlying theorem is in docs/explain/proofs.md, "What a coupling leaves of the noise".
 """
 
-from typing import Any, NamedTuple
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import Floats
+from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.sorting import find_distinct, find_runs, sort_by
+from p2pkm.core.spec import suggest
+from p2pkm.core.units import count
+from p2pkm.core.validation import check_positive
 from p2pkm.network.graph import Topology
-from topologies.single_thread import single_thread
 
+# Couplings that are chosen by name; those that stages before the method estimate from differences between neighbors.
+ESTIMATED = ("bayes", "links", "auto")
+COUPLINGS = ("strong", *ESTIMATED)
+# Couplings of which "auto" chooses one. Of equal ones the first is chosen.
+WITHOUT_SHARES = ("strong", "bayes", "links")
+CHOICES = (*WITHOUT_SHARES, *(f"{name} with shares" for name in WITHOUT_SHARES))
 # Smallest coupling of small graphs, and of large ones.
 WEAK = 10.0
 STRONG = 30.0
@@ -22,15 +33,74 @@ _LONG = 8
 _LADDER = (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5)
 # Largest excess of the mean cost ratio that the rule without messages accepts: 0.1 %.
 _EXCESS = 1e-3
-# Largest excess that the calibration accepts: 0.2 % for the mean device, 0.6 % for the worst one.
-_MEAN = 2e-3
-_WORST = 6e-3
 # Largest relaxation factor: theorem 3 requires less than 2.
 _MAX_RELAXATION = 1.999
-# Largest number of devices for which the root solves the equations of the calibration.
-_MAX_DEVICES = 5_000
-# Largest number of devices for which dense matrices are used.
-_MAX_DENSE = 64
+
+
+class Components(NamedTuple):
+    """Connected components of a graph, each with a coupling of its own. Public, like the number of all points.
+
+    Attributes
+    ----------
+    number : int64[N]
+        Component of each device of the system.
+    devices, points : int64[c]
+        Number of devices of each component, and of their points.
+    weight : float64[c]
+        Weight of these points.
+    links : float64[c]
+        Sum of the weights of its links.
+    """
+
+    number: Integers
+    devices: Integers
+    points: Integers
+    weight: Floats
+    links: Floats
+
+    @classmethod
+    def of(cls, topology: Topology, sizes: Integers, weights: Floats | None) -> "Components":
+        """Add up the numbers of points of all devices, int64[N], their weights (None: 1 each), and the links."""
+        number = topology.components
+        devices = np.bincount(number)
+        lower = topology.sources < topology.indices
+        # In the order of devices and links, as for a component alone.
+        points: Floats = np.bincount(number, sizes).astype(np.float64)
+        weight: Floats = points if weights is None else np.bincount(number, weights).astype(np.float64)
+        owner = number[topology.sources[lower]]
+        links: Floats = np.bincount(owner, topology.weights[lower], len(devices)).astype(np.float64)
+        return cls(number, devices, points.astype(np.int64), weight, links)
+
+
+def name_choices(chosen: Integers) -> str:
+    """Name the choice of all components, int64[c], positions in `CHOICES`; with their numbers if choices differ."""
+    counts = np.bincount(chosen, minlength=len(CHOICES)).tolist()
+    made = {name: number for name, number in zip(CHOICES, counts, strict=True) if number}
+    if len(made) == 1:
+        return next(iter(made))
+    return ", ".join(f"{name} ({count(number, 'component')})" for name, number in made.items())
+
+
+def for_each_coupling(compute: Callable[[float], float], couplings: Floats) -> Floats:
+    """Compute a function of the coupling of each device, float64[n], once for each coupling."""
+    firsts = find_runs(couplings)
+    values = {coupling: compute(coupling) for coupling in set(couplings[firsts].tolist())}
+    found = np.array([values[coupling] for coupling in couplings[firsts].tolist()])
+    return np.repeat(found, np.diff(firsts, append=len(couplings)))
+
+
+def check_coupling(value: object, most: float = sys.float_info.max) -> None:
+    """Validate a coupling: a number of at least 0 and at most `most`, or a name.
+
+    Raises
+    ------
+    ExperimentError
+    """
+    if value in COUPLINGS:
+        return
+    if isinstance(value, str):
+        raise ExperimentError(f"coupling is {value!r}; expected a number, or a name. {suggest(value, COUPLINGS)}")
+    check_positive(value, "coupling", zero=True, most=most)
 
 
 def least_coupling(total: int, hops: int) -> float:
@@ -52,11 +122,26 @@ def predict_excess(topology: Topology, coupling: float, points: int, k: int) -> 
 def choose_coupling(topology: Topology, points: int, k: int) -> float:
     """Choose the smallest of the couplings 10 (small graphs only), 30, 100, 300, ... with an expected excess <= 0.001.
 
-    If none of them suffices, the result is the largest one, 100,000.
+    If none of them suffices, the result is the largest one, 100,000. Without points all suffice.
     """
     ladder = _couplings_from_least(topology)
+    if not points:
+        return ladder[0]
     suffices = _expected_excess(topology, ladder, points, k, _EXCESS) <= _EXCESS
     return ladder[int(np.argmax(suffices))] if suffices.any() else ladder[-1]
+
+
+def choose_couplings(topology: Topology, components: Components, k: int, numbers: Integers) -> Floats:
+    """Choose the coupling of components, float64[s], by their numbers: each as if its graph and points were all."""
+    if not len(numbers):
+        return np.zeros(0)
+    rows, offsets = sort_by(components.number, len(components.devices))
+    members = rows.astype(np.int64, copy=False)
+    chosen = np.zeros(len(components.devices))
+    for number in find_distinct(numbers).tolist():
+        graph = topology.select(members[offsets[number] : offsets[number + 1]])
+        chosen[number] = choose_coupling(graph, int(components.points[number]), k)
+    return chosen[numbers]
 
 
 def optimal_relaxation(coupling: float) -> float:
@@ -65,120 +150,6 @@ def optimal_relaxation(coupling: float) -> float:
     ``theta = 2 / (1 + sqrt(1 - rho^2))`` with ``rho = 2 c / (1 + 2 c)``.
     """
     return min(2 / (1 + (1 + 4 * coupling) ** 0.5 / (1 + 2 * coupling)), _MAX_RELAXATION)
-
-
-class Calibration(NamedTuple):
-    """Result of a calibration.
-
-    Attributes
-    ----------
-    coupling : float
-    mean : float
-        Expected excess of the mean device, for fixed labels.
-    worst : float
-        Expected excess of the worst device, for fixed labels.
-    """
-
-    coupling: float
-    mean: float
-    worst: float
-
-
-def calibrate_coupling(topology: Topology, counts: Floats, sums: Floats, loss: float, base: float) -> Calibration:
-    """Find the smallest coupling at which GTVMin would end near the pooled means of its clusters.
-
-    For fixed labels GTVMin converges to the solution of ``(diag(n_.c) + 2 L_alpha) w_c = S_.c``, with n_ic points of
-    device i at centroid c and their sum S_ic. The excess of device i is ``sum_c N_c |w_ic - mu_c|^2`` divided by the
-    cost of the pooled means mu_c, with N_c points of all devices at c. A coupling is accepted if the excess is at most
-    0.002 for the mean device and 0.006 for the worst one. If none is, the result is the largest coupling tried.
-
-    Parameters
-    ----------
-    counts : float64[k, n]
-        Weight of the points of each device at each centroid.
-    sums : float64[k, n, d]
-        Sums of the offsets of these points from the initial centroid.
-    loss : float
-        Cost of the initial centroids on all points.
-    base : float
-        Strength of a link between devices of degree 1 at coupling 1: m / (n k).
-    """
-    # In units of a power of two near the spread, so that tiny coordinates do not underflow and large ones not overflow.
-    _, exponent = np.frexp(np.sqrt(loss))
-    sums = np.ldexp(sums, -exponent)
-    loss = float(np.ldexp(loss, -2 * exponent))
-    totals = counts.sum(axis=1)
-    means = sums.sum(axis=1) / np.where(totals > 0, totals, 1)[:, None]
-    cost = loss - float((totals * (means**2).sum(axis=1)).sum())
-    result = Calibration(0.0, np.inf, np.inf)
-    laplacian = _laplacian(topology, base)
-    # With cost 0 any coupling is exact, and the excess is undefined.
-    clusters = np.flatnonzero(totals) if cost > 0 else np.zeros(0, np.int64)
-    offsets = sums[clusters] - counts[clusters, :, None] * means[clusters, None]
-    for coupling in _couplings_from_least(topology):
-        deviations = _squared_deviations(coupling * laplacian, counts[clusters], offsets)
-        excess = (totals[clusters, None] / cost * deviations).sum(axis=0)
-        result = Calibration(coupling, float(excess.mean()), float(excess.max()))
-        if result.mean <= _MEAN and result.worst <= _WORST:
-            break
-    return result
-
-
-def check_calibration(topology: Topology) -> None:
-    """Validate that the coupling can be calibrated on a graph.
-
-    Raises
-    ------
-    ExperimentError
-        If the graph is disconnected, time-varying, or has more than 5,000 devices.
-    """
-    if reason := calibration_obstacle(topology):
-        raise ExperimentError(f"coupling=rehearsal cannot be used: {reason}. Use coupling=auto or a number.")
-
-
-def calibration_obstacle(topology: Topology) -> str:
-    """Describe why the coupling cannot be calibrated on a graph; empty if it can."""
-    if topology.components.max() > 0:
-        return "the graph is disconnected, and each component would need a separate coupling"
-    if topology.varying is not None:
-        return "the links change, but the calibration requires a static graph"
-    if topology.n > _MAX_DEVICES:
-        return f"the graph has {topology.n:,} devices; expected at most {_MAX_DEVICES:,}"
-    return ""
-
-
-def _laplacian(topology: Topology, base: float) -> Any:
-    """Compute 2 L_alpha at coupling 1, [n, n]: a dense matrix for up to 64 devices, a sparse one for more."""
-    degrees = np.maximum(topology.degrees, 1).astype(np.float64)
-    entries = (topology.sources, topology.indices)
-    alpha = base * topology.weights / np.sqrt(degrees[entries[0]] * degrees[entries[1]])
-    if topology.n <= _MAX_DENSE:
-        links = np.zeros((topology.n, topology.n))
-        links[entries] = alpha
-        return 2 * (np.diag(links.sum(axis=0)) - links)
-    from scipy.sparse import csc_array, diags_array
-
-    sparse = csc_array((alpha, entries), (topology.n, topology.n))
-    return 2 * (diags_array(sparse.sum(axis=0)) - sparse)
-
-
-def _squared_deviations(laplacian: Any, counts: Floats, offsets: Floats) -> Floats:
-    """Compute the squared distances of the final centroids of each device from the pooled means, float64[k, n]."""
-    # One thread: the bits of a solver depend on the number of threads.
-    if isinstance(laplacian, np.ndarray):
-        with single_thread():
-            solutions = np.linalg.solve(laplacian + counts[:, :, None] * np.eye(len(laplacian)), offsets)
-    else:
-        from scipy.sparse import diags_array
-        from scipy.sparse.linalg import spsolve
-
-        matrices = ((diags_array(diagonal) + laplacian).tocsc() for diagonal in counts)
-        with single_thread("scipy.sparse.linalg"):
-            solutions = np.array([
-                np.reshape(spsolve(matrix, side), side.shape) for matrix, side in zip(matrices, offsets, strict=True)
-            ])
-    deviations: Floats = (solutions.reshape(offsets.shape) ** 2).sum(axis=2)
-    return deviations
 
 
 def _couplings_from_least(topology: Topology) -> tuple[float, ...]:

@@ -18,8 +18,8 @@ class PassRule(NamedTuple):
     ----------
     optimal : bool
         Match rows by one optimal matching per link; otherwise each row to the nearest one, in both directions.
-    relaxation : float
-        Relaxation factor of each pass; with a safeguard, of the result of all passes.
+    relaxation : float64[n]
+        Relaxation factor of each device in each pass; with a safeguard, of the result of all passes.
     passes : int
         Number of passes.
     safeguard : bool
@@ -27,7 +27,7 @@ class PassRule(NamedTuple):
     """
 
     optimal: bool
-    relaxation: float
+    relaxation: Floats
     passes: int
     safeguard: bool
 
@@ -41,7 +41,7 @@ def run_passes(
     constant, with the divisor D_c and the minimizer w1_c of that pass. So the safeguard compares two weighted distances
     to w1.
     """
-    theta = 1.0 if rule.safeguard else rule.relaxation
+    theta = np.ones(len(devices)) if rule.safeguard else rule.relaxation
     table, first, weights = centroids, centroids, centroids[:, :, 0]
     for number in range(rule.passes):
         best, divisors = _minimize(devices, table, inbox, alpha, optimal=rule.optimal)
@@ -84,12 +84,12 @@ def _match_nearest(table: Floats, received: Floats) -> tuple[Integers, Integers]
     return rows, np.concatenate((np.arange(len(received)), distances[real].argmin(axis=1)))
 
 
-def _move(old: Floats, new: Floats, theta: float) -> Floats:
-    """Move rows by the share theta of the way from old to new; absent rows stay absent."""
-    if theta == 1.0:
-        return new
+def _move(old: Floats, new: Floats, theta: Floats) -> Floats:
+    """Move the rows of each device by its share theta of the way from old to new; absent rows stay absent."""
+    share = theta[:, None, None]
     with np.errstate(invalid="ignore"):
-        return np.where(old < np.inf, old + theta * (new - old), old)
+        moved = np.where(old < np.inf, old + share * (new - old), old)
+    return np.where(share == 1.0, new, moved)
 
 
 def _distance(table: Floats, first: Floats, weights: Floats) -> Floats:

@@ -5,17 +5,19 @@ The last turn divides the averaged sums by the averaged counts, which gives the 
 averaging exchange.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
+from p2pkm.core.errors import ContractError
 from p2pkm.core.expected_messages import EveryTurn, Known
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase, RunOutline
 from p2pkm.core.states import register
-from p2pkm.core.traits import MessageContent, MethodTraits
+from p2pkm.core.traits import Condition, MessageContent, MethodTraits
 from p2pkm.core.validation import check_integer, check_positive
 from p2pkm.methods.building_blocks.averaging import (
     RunningSums,
@@ -135,7 +137,8 @@ class LloydByAverages(MethodBase):
 
     def exchange(self, averages: Floats, inbox: Inbox, devices: Devices) -> Floats:
         """Compute the averages after one exchange, float64[n, k, d + 1]."""
-        raise NotImplementedError(f"{type(self).__name__} does not define how averages are exchanged")
+        # Not abstract: some methods define it only for their form on a graph.
+        raise ContractError(f"{type(self).__name__} does not define how averages are exchanged. Define `exchange`")
 
     def initial_state(self, devices: Devices, start: Any) -> AveragesState:
         """Compute local sums and counts at the centroids of the previous stage."""
@@ -170,7 +173,7 @@ class LloydByAverages(MethodBase):
         return centroids, has_converged(centroids, state.centroids, self.tol * devices.data_std)
 
 
-class CountedLloyd(LloydByAverages):
+class CountedLloyd(LloydByAverages, ABC):
     """Lloyd steps on averages that can be sent as running totals, so that lost messages do not lose sums.
 
     Methods with counters also define `retained`, `fair_shares` and `received_weights`.
@@ -181,23 +184,23 @@ class CountedLloyd(LloydByAverages):
     @property
     def traits(self) -> MethodTraits:
         """Traits of the method, see `p2pkm.core.traits`."""
-        return replace(super().traits, needs_static_links=COUNTED if self.counters else "")
+        return replace(super().traits, incompatible_with={Condition.CHANGING_LINKS: COUNTED if self.counters else ""})
 
     def under_faults(self, topology: Topology) -> Self:
         """Enable counters if the user did not choose, on static graphs: all neighbors receive the same total."""
         return self.replaced(counters=True) if self.counters is None and topology.varying is None else self
 
+    @abstractmethod
     def retained(self, averages: Floats, devices: Devices) -> Floats:
         """Compute the part of the averages that each device retains when it sends, float64[n, k, d + 1]."""
-        raise NotImplementedError(f"{type(self).__name__} has counters, but does not define retained")
 
+    @abstractmethod
     def fair_shares(self, devices: Devices) -> Floats:
         """Compute the long-term weight of each device, in units of the mean total weight of a device, float64[n]."""
-        raise NotImplementedError(f"{type(self).__name__} has counters, but does not define fair_shares")
 
+    @abstractmethod
     def received_weights(self, devices: Devices) -> Floats | None:
         """Compute the weight of tables received over each edge, float64[e]; None if all are 1."""
-        raise NotImplementedError(f"{type(self).__name__} has counters, but does not define received_weights")
 
     def initial_state(self, devices: Devices, start: Any) -> AveragesState:
         """Compute local sums and counts; with counters prepare the first totals."""

@@ -5,15 +5,16 @@ the rows), T = J_1, m the number of points, d the number of features, n_c the nu
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import Floats, Kernels, Search, Stream, cluster
+from p2pkm.core.batch import Floats, Integers, Kernels, Search, Stream, cluster
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks import cluster_evidence as evidence
+from p2pkm.methods.building_blocks import own_covariances
 from p2pkm.methods.building_blocks.breathing import search_centroids
 from p2pkm.methods.building_blocks.total_variation import squared_distances
 from p2pkm.methods.building_blocks.weighted_rows import Rows, cost_upper_bound
@@ -28,7 +29,10 @@ _STARTS = 3
 _STRENGTH = 0.8
 # Difference of BIC per point by which fewer clusters must be better.
 _MARGIN = 0.05
-# Standard deviations of separation that clear clusters need, and the value of BIC per point, in the same unit, if all
+# A wide gap between two clusters: least standard deviations, and most points in it as a share of those at the sparser
+# cluster. Chosen on tables that differ from those of tests/benchmarks/verdict_on_k.py.
+_WIDE_GAP, _NEARLY_EMPTY = 3.0, 0.25
+# Standard deviations of separation that clusters need, and the value of BIC per point, in the same unit, if all
 # clusters are separated by gaps. Chosen on the sets of docs/howto/choose-k.md.
 _CLEAR = 3.5
 _GAIN = 8.0
@@ -206,10 +210,14 @@ def _evaluate(rows: Rows, centroids: Floats, costs: Floats, m: float, d: int) ->
 
 def _log(values: Any) -> Any:
     """Compute logarithms by `math.log`: np.log differs in the last bit with the vectors of the processor."""
-    logs = [
-        math.log(value) if value > 0.0 else (-math.inf if value == 0.0 else math.nan)
-        for value in np.ravel(values).tolist()
-    ]
+    logs = []
+    for value in np.ravel(values).tolist():
+        if value > 0.0:
+            logs.append(math.log(value))
+        elif value == 0.0:
+            logs.append(-math.inf)
+        else:
+            logs.append(math.nan)
     return np.array(logs).reshape(np.shape(values))
 
 
@@ -241,13 +249,10 @@ class Decision(NamedTuple):
     ----------
     k : int
     verdict : Verdict
-    groups : int, default=0
-        Number of groups of clusters with gaps between them; 0 if gaps were not examined.
     """
 
     k: int
     verdict: Verdict
-    groups: int = 0
 
 
 def decide(kernels: Kernels, key: int, rows: Rows, table: Floats) -> Decision:
@@ -255,14 +260,16 @@ def decide(kernels: Kernels, key: int, rows: Rows, table: Floats) -> Decision:
 
     1. k is the number with the largest CH.
     2. Fewer clusters, at least 2, of the rows or of the whitened rows are chosen if their BIC with a common covariance
-       is larger by more than 0.05 per point, and they are clear by rule 3. CH assumes spheres of equal size: it divides
-       clusters that are long or much larger than others.
-    3. Clusters are clear if ``s + (g - 1) / (k - 1) (3.5 + 8 b) >= 3.5``. s is their separation in standard deviations,
-       g the number of groups into which gaps divide them, and b their BIC per point minus that of one cluster, at
-       least 0. If no candidate is clear, k is 1.
-    4. k is unclear if g is at most k / 4, or if k is the number of rule 1 and BIC and silhouette both prefer numbers
-       that differ from it by more than 1. With fewer than 2 k rows, gaps and separation cannot be examined: the result
-       is the number of rule 1, and it is unclear.
+       is larger by more than 0.05 per point, and they are separated by rule 3. CH assumes spheres of equal size: it
+       divides clusters that are long or much larger than others.
+    3. Clusters are separated if ``s + (g - 1) / (k - 1) (3.5 + 8 b) >= 3.5``. s is their separation in standard
+       deviations, g the number of groups into which gaps divide them, and b their BIC per point minus that of one
+       cluster, at least 0. If no candidate is separated, k is 1.
+    4. Clusters with a covariance each replace this choice if their BIC is larger and the gap between every two of them
+       is wide: 3 standard deviations, and at most a quarter of the points at the sparser one. Their number is clear if
+       BIC prefers it with 0.25 and 1.4 times its penalty, and so with all between them.
+    5. Otherwise the number is clear if the gaps between the chosen clusters are wide. With fewer than 2 k rows, gaps
+       cannot be examined: the result is the number of rule 1, and it is unclear.
 
     Parameters
     ----------
@@ -276,10 +283,29 @@ def decide(kernels: Kernels, key: int, rows: Rows, table: Floats) -> Decision:
     best = prefer(table)
     if best["ch"] is None or not table[0, 0] > 0.0:
         return Decision(1, Verdict.NONE)
-    k = best["ch"]
-    if len(rows.means) < 2 * k:
-        return Decision(k, Verdict.UNCLEAR)
+    if len(rows.means) < 2 * best["ch"]:
+        return Decision(best["ch"], Verdict.UNCLEAR)
     scores = evidence.project(kernels, key, rows)
+    k, labels, bic = _choose_alike(scores, best["ch"])
+    partitions = own_covariances.partition(scores)[: len(table)]
+    bics = [own_covariances.likelihood(scores, candidate) for candidate in partitions]
+    likeliest = _find_largest(bics)
+    if likeliest and bics[likeliest] > bic:
+        gap = own_covariances.find_gap(scores, partitions[likeliest])
+        if _is_wide(gap):
+            is_stable = all(
+                likeliest == _find_largest([own_covariances.likelihood(scores, part, penalty) for part in partitions])
+                for penalty in own_covariances.PENALTIES
+            )
+            number = 1 + int(partitions[likeliest].max())
+            return Decision(number, Verdict.CLEAR if is_stable else Verdict.UNCLEAR)
+    if k == 1:
+        return Decision(1, Verdict.NONE)
+    return Decision(k, Verdict.CLEAR if _is_wide(own_covariances.find_gap(scores, labels)) else Verdict.UNCLEAR)
+
+
+def _choose_alike(scores: evidence.Scores, k: int) -> tuple[int, Integers, float]:
+    """Choose among clusters of one covariance, k or fewer, by rules 1 to 3; return number, labels and BIC."""
     per_point = 1.0 / float(np.cumsum(scores.weights)[-1])
     single_bic = evidence.likelihood(scores, scores, 1)
     k_bic = evidence.likelihood(scores, scores, k)
@@ -292,15 +318,19 @@ def decide(kernels: Kernels, key: int, rows: Rows, table: Floats) -> Decision:
                 candidates.append(likeliest)
     for bic, coordinates, count in sorted(candidates, key=lambda candidate: -candidate[0]):
         gain = max((bic - single_bic) * per_point, 0.0)
-        groups = evidence.count_separated(coordinates, count)
-        share = (groups - 1) / (count - 1)
+        share = (evidence.count_separated(coordinates, count) - 1) / (count - 1)
         if evidence.separation(coordinates, count) + share * (_CLEAR + _GAIN * gain) >= _CLEAR:
-            is_unclear = 4 * groups <= count or (count == k and _disagree(best, k))
-            return Decision(count, Verdict.UNCLEAR if is_unclear else Verdict.CLEAR, groups)
-    return Decision(1, Verdict.NONE, 1)
+            centroids = coordinates.cluster(count, _BREATH)
+            labels = np.argmin(squared_distances(coordinates.values, centroids), axis=1)
+            return count, np.unique(labels, return_inverse=True)[1].reshape(-1), bic
+    return 1, np.zeros(len(scores.values), np.int64), single_bic
 
 
-def _disagree(best: Mapping[str, int | None], k: int) -> bool:
-    """Check whether BIC and silhouette both prefer a number that differs from k by more than 1."""
-    preferred = (best["bic"], best["silhouette"])
-    return all(number is not None and abs(number - k) > 1 for number in preferred)
+def _find_largest(values: Sequence[float]) -> int:
+    """Find the place of the largest value, the first of several."""
+    return max(range(len(values)), key=values.__getitem__)
+
+
+def _is_wide(gap: own_covariances.Gap) -> bool:
+    """Check whether the gap between clusters is wide enough for a clear number."""
+    return gap.deviations >= _WIDE_GAP and gap.ratio <= _NEARLY_EMPTY

@@ -25,14 +25,14 @@ def count_bits(coupling: float, d: int = 1) -> int:
     return min(FINEST, _BASE_BITS + int(np.ceil(np.log2((1.0 + 2.0 * coupling) * np.sqrt(d)))))
 
 
-def count_steps(distance: Floats, relaxation: float, *, within: bool) -> Integers:
+def count_steps(distance: Floats, relaxation: float | Floats, *, within: bool) -> Integers:
     """Compute the number of steps of each coordinate, int64[...].
 
     Parameters
     ----------
     distance : float64[...]
         Distance to the minimizer in steps, e = (minimizer - centroid) / step.
-    relaxation : float
+    relaxation : float or float64[...]
         theta, below 2; at most 1 with `within`.
     within : bool
         Round towards zero, so that neighbors may move at the same time (theorem 5). Otherwise round theta e to the
@@ -47,7 +47,7 @@ def count_steps(distance: Floats, relaxation: float, *, within: bool) -> Integer
 
 
 def move_on_grid(
-    devices: Devices, before: Floats, minimizer: Floats, relaxation: float, *, within: bool
+    devices: Devices, before: Floats, minimizer: Floats, relaxation: Floats, *, within: bool
 ) -> tuple[Floats, Floats]:
     """Move the centroids towards the minimizer by whole steps of `Devices.grid`.
 
@@ -55,6 +55,9 @@ def move_on_grid(
     ----------
     before, minimizer : float64[n, k, d]
         Absent rows are +inf in both.
+    relaxation : float64[n]
+    within : bool
+        See `count_steps`.
 
     Returns
     -------
@@ -67,7 +70,7 @@ def move_on_grid(
     step = grid.step[:, None, None]
     offsets = np.where(np.isfinite(minimizer), minimizer, 0.0) - np.where(np.isfinite(before), before, 0.0)
     distance = np.divide(offsets, step, out=np.zeros_like(offsets), where=step > 0.0)
-    steps = count_steps(distance, relaxation, within=within)
+    steps = count_steps(distance, relaxation[:, None, None], within=within)
     # Rows that would move by less than the threshold are neither moved nor sent.
     steps[np.abs(steps).max(axis=2, initial=0) < grid.threshold] = 0
     moves = step * steps

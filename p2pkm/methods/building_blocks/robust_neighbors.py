@@ -5,12 +5,14 @@ rule bounds the differences. Rows that are not nearest to any local centroid are
 neighbors agree, and a table counts once per local centroid, for any number of rows close together.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.messages import Inbox
+from p2pkm.core.program_function import check_returned, is_function, name_function
 from p2pkm.methods.building_blocks.total_variation import received_edges, squared_distances
 
 RULES = ("clip", "trim")
@@ -20,7 +22,17 @@ LEAST = {"clip": 2, "trim": 3}
 _NEIGHBORS_PER_BYZANTINE = 4
 
 
-def robust_filter(rule: str, centroids: Floats, inbox: Inbox, devices: Devices) -> Inbox:
+def is_filter(rule: Any) -> bool:
+    """Check whether a value of `robust` changes received tables: clip, trim or a function of a program."""
+    return rule in RULES or is_function(rule)
+
+
+def least_neighbors(rule: Any) -> int:
+    """Return the smallest number of neighbors at which a rule acts; 0 if it changes no tables."""
+    return 1 if is_function(rule) else LEAST.get(rule, 0)
+
+
+def robust_filter(rule: Any, centroids: Floats, inbox: Inbox, devices: Devices) -> Inbox:
     """Apply a robust rule to the tables received by active devices.
 
     "clip": differences are shortened to the radius of their centroid, the lower median of their lengths over the g
@@ -33,7 +45,9 @@ def robust_filter(rule: str, centroids: Floats, inbox: Inbox, devices: Devices) 
 
     Parameters
     ----------
-    rule : {"clip", "trim"}
+    rule : {"clip", "trim"} or callable
+        A function takes the differences of the g neighbors of one device, float64[g, k, d], and returns those that
+        are used, in the same shape. Rows of centroids that the device does not have are 0.
     centroids : float64[n, k, d]
         Local centroids; absent rows are +inf.
 
@@ -58,7 +72,11 @@ def robust_filter(rule: str, centroids: Floats, inbox: Inbox, devices: Devices) 
     nearest = squared_distances(local, received).argmin(axis=2)
     real = local[:, :, 0] < np.inf
     differences = np.take_along_axis(received, nearest[:, :, None], axis=1) - np.where(real[:, :, None], local, 0.0)
-    _bound_differences(differences, receivers, _clip if rule == "clip" else _trim)
+    if is_function(rule):
+        differences[~real] = 0.0
+        _bound_differences(differences, receivers, 1, lambda group: _call_rule(rule, group))
+    else:
+        _bound_differences(differences, receivers, 2, _clip if rule == "clip" else _trim)
     order = np.argsort(~real, axis=1, kind="stable")[:, :, None]
     tables = np.zeros((max(n, b), k, d))
     rows = np.zeros(max(n, b), np.int64)
@@ -67,15 +85,27 @@ def robust_filter(rule: str, centroids: Floats, inbox: Inbox, devices: Devices) 
     return inbox.with_tables(edges, tables, rows)
 
 
-def _bound_differences(differences: Floats, receivers: Integers, rule: Any) -> None:
-    """Apply a rule to the differences, float64[b, k, d], of each receiver, int64[b] ascending, in place."""
+def _bound_differences(differences: Floats, receivers: Integers, least: int, rule: Callable[[Floats], None]) -> None:
+    """Apply a rule to the differences, float64[b, k, d], of each receiver, int64[b] ascending, in place.
+
+    The rule acts from `least` neighbors on.
+    """
     degrees = np.bincount(receivers)
     # Devices with the same number of neighbors are processed together.
-    for degree in np.unique(degrees[degrees > 1]):
+    for degree in np.unique(degrees[degrees >= least]):
         edges = np.flatnonzero(degrees[receivers] == degree)
         group = differences[edges].reshape(-1, degree, *differences.shape[1:])
         rule(group)
         differences[edges] = group.reshape(-1, *differences.shape[1:])
+
+
+def _call_rule(rule: Callable[[Floats], Any], group: Floats) -> None:
+    """Call a rule of a program for the differences of each device, float64[q, g, k, d], and replace them."""
+    for differences in group:
+        differences[...] = check_returned(
+            rule(differences.copy()), differences.shape, f"robust={name_function(rule)}",
+            "differences of each neighbor to the centroids of the device",
+        )  # fmt: skip
 
 
 def _clip(group: Floats) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from p2pkm.core.batch import Floats
+from p2pkm.core.program_function import check_returned, is_function, name_function
 
 # At most one of 4 clients, rounded up, is assumed to be Byzantine.
 _CLIENTS_PER_BYZANTINE = 4
@@ -25,7 +26,7 @@ def drop_outliers(tables: list[Floats]) -> list[Floats]:
     return [table[((table[:, :-1] >= lower) & (table[:, :-1] <= upper)).all(axis=1)] for table in tables]
 
 
-def robust_aggregate(tables: list[Floats], reference: Floats, rule: str) -> Floats:
+def robust_aggregate(tables: list[Floats], reference: Floats, rule: Any) -> Floats:
     """Aggregate the rows of the clients by a robust rule, coordinate by coordinate: one row per reference row.
 
     Every row of a client is assigned to the nearest reference row. The value of a client there is the mean of its rows,
@@ -38,7 +39,8 @@ def robust_aggregate(tables: list[Floats], reference: Floats, rule: str) -> Floa
     tables : list of float64[r, d + 1]
         (row, count) of every client.
     reference : float64[k, d]
-    rule : {"trim", "median"}
+    rule : {"trim", "median"} or callable
+        A function takes the values of the q clients, float64[q, d], and returns float64[d].
     """
     k, d = reference.shape
     sums, counts = np.zeros((len(tables), k, d)), np.zeros((len(tables), k))
@@ -48,12 +50,20 @@ def robust_aggregate(tables: list[Floats], reference: Floats, rule: str) -> Floa
         np.add.at(sums[client], nearest, rows * weights[:, None])
         np.add.at(counts[client], nearest, weights)
     result = reference.copy()
-    aggregate = _trimmed_mean if rule == "trim" else _median
     for c in range(k):
         contributes = counts[:, c] > 0.0
         if contributes.any():
-            result[c] = aggregate(np.sort(sums[contributes, c] / counts[contributes, c, None], axis=0))
+            result[c] = _aggregate(sums[contributes, c] / counts[contributes, c, None], rule)
     return result
+
+
+def _aggregate(values: Floats, rule: Any) -> Any:
+    """Apply the rule to the values of the clients, float64[q, d]."""
+    if is_function(rule):
+        returned, shape = rule(values), values.shape[1:]
+        return check_returned(returned, shape, f"robust={name_function(rule)}", "one value per feature")
+    ascending = np.sort(values, axis=0)
+    return _trimmed_mean(ascending) if rule == "trim" else _median(ascending)
 
 
 def _trimmed_mean(ascending: Floats) -> Any:

@@ -98,10 +98,10 @@ def secrets_of(devices: Devices) -> Secrets:
     Raises
     ------
     RuntimeError
-        If the method of the run does not declare the trait `draws_secrets`.
+        If the method of the run does not declare the trait `guarantee`.
     """
     if devices.secrets is None:
-        raise RuntimeError("the devices are without secrets; expected a method with the trait draws_secrets=True")
+        raise RuntimeError("the devices are without secrets; expected a method with the trait guarantee")
     return devices.secrets
 
 

@@ -1,8 +1,7 @@
 """Suppression of small clusters: their points are ignored, so that no message depends on them.
 
 Omitting the row instead would reveal that the cluster is small, and the matching rows of neighbors would be attracted
-by the nearest other row. Rows that are not matched are omitted, see `suppressed_means`. If only one sum over all rows
-leaves a device, the points of small clusters may be counted together, see `find_grouped_points`.
+by the nearest other row. Rows that are not matched are omitted, see `suppressed_means`.
 """
 
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.kernels.reference import count_class_labels
 
 
@@ -47,42 +46,6 @@ def suppressed_means(devices: Devices, rows: Floats) -> Floats:
     _, labels = devices.kernels.losses(*devices.kernel_inputs, rows)
     enough = count_nearest(devices, labels, rows.shape[1]) >= devices.min_count
     return np.where(enough[:, :, None], devices.refine(rows, 1)[0], np.inf)
-
-
-def find_grouped_points(offsets: Integers, labelings: list[Integers], rows: int, least: int) -> Mask:
-    """Find the points that are in groups of at least `least` points of their device under every labeling, bool[m].
-
-    A point that one labeling omits (see `find_groups`) is omitted from all, and the others are counted again without
-    it, until all groups are large enough. So a sum over the cells of any labeling is a sum over groups of at least
-    `least` points.
-
-    Parameters
-    ----------
-    offsets : int64[n + 1]
-        First point of each device.
-    labelings : list of int64[m]
-        Labels below `rows`; -1 omits a point.
-    """
-    counted, before = np.ones(offsets[-1] - offsets[0], np.bool_), np.zeros(0, np.bool_)
-    while not np.array_equal(counted, before):
-        before = counted
-        for labels in labelings:
-            counted = find_groups(offsets, np.where(counted, labels, -1), rows, least)
-    return counted
-
-
-def find_groups(offsets: Integers, labels: Integers, rows: int, least: int) -> Mask:
-    """Find the points that are in a group of at least `least` points of their device, bool[m].
-
-    A cell consists of all points of a device with the same label. Groups are the cells of at least `least` points, and
-    all points in the smaller cells of a device together.
-    """
-    owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    sizes = count_class_labels(offsets, np.zeros(len(labels), np.int64), labels, 1, rows)[:, 0]
-    in_small_cell = (labels >= 0) & (sizes[owner, labels] < least)
-    remaining = np.bincount(owner[in_small_cell], minlength=len(offsets) - 1)
-    grouped: Mask = (labels >= 0) & ~(in_small_cell & (remaining < least)[owner])
-    return grouped
 
 
 def count_nearest(devices: Devices, labels: Integers, rows: int) -> Integers:

@@ -133,6 +133,22 @@ def local_tree(tree: Tree, devices: Devices) -> LocalTree:
     return LocalTree(order, np.searchsorted(layer[order], layers), up, down, lasts)
 
 
+def limit_tree(routes: LocalTree, devices: Devices, members: Mask) -> LocalTree:
+    """Keep the devices of some components, bool[n]; those of others send and receive nothing along the tree."""
+    layer = np.arange(len(routes.firsts) - 1)
+    keeps = members[routes.order]
+    layers = np.repeat(layer, np.diff(routes.firsts))[keeps]
+    keeps_edge = members[source_devices(devices, routes.down)]
+    parent_layers = np.repeat(layer, np.diff(routes.lasts))[keeps_edge]
+    return LocalTree(
+        routes.order[keeps],
+        np.searchsorted(layers, np.arange(len(routes.firsts))),
+        routes.up,
+        routes.down[keeps_edge],
+        np.searchsorted(parent_layers, np.arange(len(routes.lasts))),
+    )
+
+
 def first_senders(routes: LocalTree, devices: Devices) -> Integers:
     """Find the devices that send first in a pass up: the deepest layer, and devices without links.
 
@@ -211,3 +227,24 @@ def _iter_tables(tables: Tables) -> Iterator[tuple[Floats, int]]:
     """Yield the rows of every table and the index of its first row."""
     for start, rows in zip(tables.starts.tolist(), tables.rows.tolist(), strict=True):
         yield tables.values[start : start + rows], start
+
+
+def walk_tree(routes: LocalTree | None, devices: Devices, *, up: Floats, down: Floats) -> SparseMessages:
+    """Send a row of each device of the layer whose turn it is, in passes up and down the tree in turn.
+
+    Parameters
+    ----------
+    routes : LocalTree or None
+        None after the last turn: nothing is sent.
+    devices : Devices
+    up, down : float64[n, w]
+        Row of each device for its parent, and for its children.
+    """
+    if routes is None:
+        return SparseMessages.empty()
+    tree_pass, step = divmod(devices.turn + 1 if devices.round else 0, routes.depth)
+    if tree_pass % 2:
+        layer = routes.layer(step)
+        return send_to_children(routes, single_rows(layer, down[layer]), step, devices)
+    layer = routes.layer(routes.depth - step)
+    return send_to_parents(routes, single_rows(layer, up[layer]))

@@ -19,7 +19,7 @@ _EXACT = 2.0**52
 # The weight of all points is at most 2^32 units of weight, so that counts and their sums are exact.
 _WEIGHT_BITS = 32
 # Step size: 0.3 standard errors of a mean, and at least 2^-6 standard deviations. Rounding of centroids and sums raises
-# the cost by about 0.015 k / m of its value. A finer step needs more bytes and gains little (docs/results/methods.md).
+# the cost by about 0.015 k / m of its value. A finer step needs more bytes and gains little (docs/results/methods.csv).
 _ERROR_SHARE = 0.3
 _MIN_STEP = 2.0**-6
 # Columns of the tables of `measure` and `choose_units`.

@@ -10,7 +10,7 @@ from p2pkm.core.expected_messages import Known, UntilUnchanged
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
-from p2pkm.core.traits import MethodTraits
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.kernels.reference import uniforms
 
 
@@ -30,20 +30,12 @@ class BoundingBoxState(NamedTuple):
     converged: Mask
     box: Floats
 
-    @property
-    def scaling(self) -> tuple[Floats, Floats]:
-        """Shift and span of min-max scaling, each float64[n, d]; both are 0 at a device without a box."""
-        known = self.box[:, :1] < np.inf
-        low, high = (np.where(known, end, 0.0)[:, 0] for end in (self.box[:, :1], self.box[:, 1:]))
-        return low, high - low
-
 
 @dataclass(frozen=True)
 class BoundingBox(MethodBase):
     """Initialization by k uniform random points in the common bounding box.
 
-    All devices of a component end with the same box and the same centroids. Min-max scaling uses the same stage for
-    its limits.
+    All devices of a component end with the same box and the same centroids.
 
     Attributes
     ----------
@@ -66,7 +58,7 @@ class BoundingBox(MethodBase):
     """
 
     name: ClassVar[str] = "bounding-box"
-    traits: ClassVar[MethodTraits] = MethodTraits(common_centroids=True)
+    traits: ClassVar[MethodTraits] = MethodTraits(message_content=MessageContent.OTHER, common_centroids=True)
     k: int
     schedule: str = "jacobi"
 
@@ -80,14 +72,7 @@ class BoundingBox(MethodBase):
 
     def initial_state(self, devices: Devices, start: Any) -> BoundingBoxState:
         """Compute the bounding box of the local points."""
-        box = np.empty((len(devices), 2, devices.d))
-        box[:, 0], box[:, 1] = np.inf, -np.inf
-        if devices.min_count > 1:
-            _write_suppressed_bounds(box, devices)
-        else:
-            owner = np.repeat(np.arange(len(devices)), devices.sizes)
-            np.minimum.at(box[:, 0], owner, devices.stored)
-            np.maximum.at(box[:, 1], owner, devices.stored)
+        box = local_boxes(devices)
         return BoundingBoxState(self._draw(box, devices), np.zeros(len(devices), np.bool_), box)
 
     def message(self, state: BoundingBoxState, devices: Devices) -> DenseMessages:
@@ -112,6 +97,23 @@ class BoundingBox(MethodBase):
         centroids = np.full((len(box), self.k, devices.d), np.inf)
         centroids[has_box] = box[has_box, :1] + positions * (box[has_box, 1:] - box[has_box, :1])
         return centroids
+
+
+def local_boxes(devices: Devices) -> Floats:
+    """Compute lower and upper corner of the local points, float64[n, 2, d]; (+inf, -inf) for a device without a box.
+
+    With a `min_cluster_size` p, the corners are means of the p smallest and of the p largest values of each feature,
+    and a device with fewer points has no box.
+    """
+    box = np.empty((len(devices), 2, devices.d))
+    box[:, 0], box[:, 1] = np.inf, -np.inf
+    if devices.min_count > 1:
+        _write_suppressed_bounds(box, devices)
+    else:
+        owner = np.repeat(np.arange(len(devices)), devices.sizes)
+        np.minimum.at(box[:, 0], owner, devices.stored)
+        np.maximum.at(box[:, 1], owner, devices.stored)
+    return box
 
 
 def _write_suppressed_bounds(box: Floats, devices: Devices) -> None:

@@ -36,9 +36,8 @@ class ChooseKState(NamedTuple):
         Number of clusters; 0 until the device has received it.
     table : RaggedArray
         Indices at each root, see `p2pkm.methods.building_blocks.number_of_clusters.tabulate`.
-    verdict : int64[n, 2]
-        Verdict and number of groups of a `p2pkm.methods.building_blocks.number_of_clusters.Decision` at each root; 0 at
-        the other devices.
+    verdict : int64[n]
+        `p2pkm.methods.building_blocks.number_of_clusters.Verdict` at each root; 0 at the other devices.
     """
 
     centroids: Floats
@@ -70,8 +69,8 @@ class ChooseK(TreeRows):
     2. For each number of clusters from 1 to `k` the root clusters the rows: the best of 8 greedy k-means++ seedings,
        improved by breathing k-means (which adds 3 centroids at first). It computes the indices of
        `p2pkm.methods.building_blocks.number_of_clusters`.
-    3. The root chooses the number of the largest Calinski-Harabasz index, fewer if clusters are long or of uneven size,
-       or 1 if they are not clear. The number is sent down the tree.
+    3. The root chooses the number of the largest Calinski-Harabasz index, another one if clusters are long or of uneven
+       size, or 1 if they are not separated. The number is sent down the tree.
 
     **Messages.** Up at most `rows` rows of d + 2 columns; down one number.
 
@@ -113,7 +112,7 @@ class ChooseK(TreeRows):
         empty = RaggedArray(np.zeros((0, len(COLUMNS))), np.zeros(n, np.int64))
         return ChooseKState(
             np.full((n, 1, devices.d), np.inf), base.converged, base.walk, np.zeros(n, np.int64), empty,
-            np.zeros((n, 2), np.int64),
+            np.zeros(n, np.int64),
         )  # fmt: skip
 
     def answer_at_roots(self, state: Any, walk: TreePassState, roots: PendingTables, devices: Devices) -> Any:
@@ -122,11 +121,9 @@ class ChooseK(TreeRows):
         decisions = [decision for decision, _ in results]
         tables = [table for _, table in results]
         counts = np.zeros(len(devices), np.int64)
-        verdict = np.zeros((len(devices), 2), np.int64)
+        verdict = np.zeros(len(devices), np.int64)
         counts[roots.senders] = [len(table) for table in tables]
-        verdict[roots.senders] = np.array([[choice.verdict, choice.groups] for choice in decisions], np.int64).reshape(
-            -1, 2
-        )
+        verdict[roots.senders] = [choice.verdict for choice in decisions]
         chosen = np.array([choice.k for choice in decisions], np.float64)
         down = single_rows(roots.senders, chosen[:, None])
         indices = RaggedArray(np.concatenate((np.zeros((0, len(COLUMNS))), *tables)), counts)

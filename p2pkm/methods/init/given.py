@@ -8,6 +8,7 @@ from p2pkm.core.batch import Devices, Floats, Stream
 from p2pkm.core.errors import DataError
 from p2pkm.core.validation import as_floats, check_magnitude
 from p2pkm.kernels.reference import uniforms
+from p2pkm.network.graph import Topology
 
 
 def cluster_from_random_points(clients: Devices, k: int, *, starts: int, limit: int) -> tuple[Floats, Floats]:
@@ -42,13 +43,15 @@ def cluster_from_random_points(clients: Devices, k: int, *, starts: int, limit: 
     return centroids[best, positions], counts[best, positions]
 
 
-def check_start(start: Any, n: int, k: int, d: int, *, shared: bool) -> Floats:
+def check_start(start: Any, topology: Topology, k: int, d: int, *, shared: bool) -> Floats:
     """Validate initial centroids, one set per device, and convert them to an array.
 
     Parameters
     ----------
     start : array-like of shape (n, k, d)
         Absent centroids are rows of +inf.
+    topology : Topology
+        Its n clients need centroids.
     shared : bool
         Whether the method requires the same centroids at all devices.
 
@@ -57,7 +60,7 @@ def check_start(start: Any, n: int, k: int, d: int, *, shared: bool) -> Floats:
     DataError
         If the shape or a value cannot be used, or the devices differ although `shared` is set.
     """
-    centroids = np.ascontiguousarray(as_floats(start, "start"))
+    centroids, n = np.ascontiguousarray(as_floats(start, "start")), topology.clients
     if centroids.shape != (n, k, d):
         raise DataError(f"start has shape {centroids.shape}; expected {(n, k, d)}: devices x clusters x features.")
     absent = np.isposinf(centroids)
@@ -70,7 +73,7 @@ def check_start(start: Any, n: int, k: int, d: int, *, shared: bool) -> Floats:
     if shared and np.any(centroids != centroids[:1]):
         first = int(np.flatnonzero((centroids != centroids[0]).any(axis=(1, 2)))[0])
         raise DataError(
-            f"start differs between device 0 and device {first}; expected the same centroids for all devices, because "
-            "the method adds up rows by their number."
+            f"start differs between device {topology.label(0)} and device {topology.label(first)}; expected the same "
+            "centroids for all devices, because the method adds up rows by their number."
         )
     return centroids

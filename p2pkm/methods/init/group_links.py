@@ -10,7 +10,7 @@ from p2pkm.core.expected_messages import Known, UntilUnchanged
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
-from p2pkm.core.traits import MethodTraits
+from p2pkm.core.traits import MessageContent, MethodTraits
 
 
 @register("group-links")
@@ -56,7 +56,9 @@ class GroupLinks(MethodBase):
     """
 
     name: ClassVar[str] = "group-links"
-    traits: ClassVar[MethodTraits] = MethodTraits(needs_honest_messages=True, cuts_links=True, common_centroids=True)
+    traits: ClassVar[MethodTraits] = MethodTraits(
+        message_content=MessageContent.OTHER, needs_honest_messages=True, cuts_links=True, common_centroids=True
+    )
     k: int
     schedule: str = "jacobi"
 

@@ -286,7 +286,9 @@ def code_box(coder: Coder, d: int, box: Floats | None) -> Floats:
     ])
     unit = 2.0**exponent
     number = coder.count(voters if is_writing else None)
-    total = _code_votes(coder, number, votes if is_writing else None) if number else 0
+    total = 0
+    if number:
+        total = _code_votes(coder, number, votes if is_writing else None)
     return np.concatenate((coded[:, 0] * unit, -(coded[:, 0] + coded[:, 1]) * unit, [total, number]))
 
 

@@ -10,7 +10,7 @@ from p2pkm.core.expected_messages import Known, NoMessages
 from p2pkm.core.messages import DenseMessages, Inbox, no_messages
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
-from p2pkm.core.traits import MethodTraits
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.building_blocks.small_clusters import suppressed_means
 
 # Largest number of Lloyd steps with a `min_cluster_size`.
@@ -53,7 +53,7 @@ class LocalKMeansPP(MethodBase):
     """
 
     name: ClassVar[str] = "local"
-    traits: ClassVar[MethodTraits] = MethodTraits(ends_under_faults=True)
+    traits: ClassVar[MethodTraits] = MethodTraits(message_content=MessageContent.OTHER, ends_under_faults=True)
     k: int
     schedule: str = "jacobi"
 

@@ -10,15 +10,13 @@ from p2pkm.core.expected_messages import Known, TreePass, TreePasses
 from p2pkm.core.messages import Delivery, SparseMessages
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
-from p2pkm.core.traits import MethodTraits
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.building_blocks.spanning_tree import (
     LocalTree,
     Tree,
     local_tree,
-    send_to_children,
-    send_to_parents,
-    single_rows,
     source_devices,
+    walk_tree,
 )
 
 # Bisection steps: there are fewer than 2^64 doubles, so that 64 halvings leave one.
@@ -106,7 +104,7 @@ class MedianImputation(MethodBase):
     """
 
     name: ClassVar[str] = "median-imputation"
-    traits: ClassVar[MethodTraits] = MethodTraits()
+    traits: ClassVar[MethodTraits] = MethodTraits(message_content=MessageContent.OTHER)
     k: int
     tree: Tree
 
@@ -140,12 +138,7 @@ class MedianImputation(MethodBase):
         walk = state.walk
         if walk is None:
             return SparseMessages.empty()
-        tree_pass, step = divmod(devices.turn + 1 if devices.round else 0, walk.routes.depth)
-        if tree_pass % 2:
-            layer = walk.routes.layer(step)
-            return send_to_children(walk.routes, single_rows(layer, walk.pivots[layer]), step, devices)
-        layer = walk.routes.layer(walk.routes.depth - step)
-        return send_to_parents(walk.routes, single_rows(layer, walk.sums[layer]))
+        return walk_tree(walk.routes, devices, up=walk.sums, down=walk.pivots)
 
     def update(self, state: MedianState, inbox: Delivery, devices: Devices) -> MedianState:
         """Add received sums, or compare local values with received pivots."""

@@ -11,7 +11,7 @@ from p2pkm.core.expected_messages import Known
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
-from p2pkm.core.traits import MethodTraits
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.init.flooded_summaries import summarize
 
 # Rounds without a change after which a device has converged.
@@ -67,7 +67,7 @@ class MinIdAgreement(MethodBase):
     """
 
     name: ClassVar[str] = "min-id-agreement"
-    traits: ClassVar[MethodTraits] = MethodTraits(ends_under_faults=True)
+    traits: ClassVar[MethodTraits] = MethodTraits(message_content=MessageContent.OTHER, ends_under_faults=True)
     k: int
     chosen: bool = False
     schedule: str = "jacobi"

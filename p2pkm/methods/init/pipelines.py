@@ -29,8 +29,6 @@ class Stage(NamedTuple):
     algorithm : Algorithm
     rounds : int
         Largest number of rounds.
-    all_links : bool, default=False
-        Use all links of the graph, including those that an earlier stage removed.
     note : str, default=""
         Note for the user.
     faults_apply : bool, default=False
@@ -42,7 +40,6 @@ class Stage(NamedTuple):
     name: str
     algorithm: Algorithm
     rounds: int
-    all_links: bool = False
     note: str = ""
     faults_apply: bool = False
     after: bool = False
@@ -58,15 +55,12 @@ _FLOODING = ("d2-sampling", "flooded-summaries")
 
 def scaling_stage(scale: str, at: InitContext) -> Stage:
     """Create the stage that computes means and variances, or ranges, for ``--scale standard`` or ``minmax``."""
-    from p2pkm.methods.init.bounding_box import BoundingBox
+    from p2pkm.methods.init.min_max_scaling import MinMaxScaling
     from p2pkm.methods.init.standardization import Standardization
 
-    if scale == "standard":
-        check_flooding(at, "--scale standard", "--scale minmax")
-    most = at.topology.hops + 2
-    if scale == "standard":
-        return Stage("standardization", Standardization(at.k), most)
-    return Stage("min-max-scaling", BoundingBox(at.k), most)
+    kind = Standardization if scale == "standard" else MinMaxScaling
+    tree = bounded_spanning_tree(at.topology, "points that are already scaled")
+    return Stage(kind.name, kind(at.k, tree), 1)
 
 
 def imputing_stage(missing: str, at: InitContext) -> Stage:
@@ -74,17 +68,16 @@ def imputing_stage(missing: str, at: InitContext) -> Stage:
     from p2pkm.methods.init.imputation import Imputation
     from p2pkm.methods.init.median_imputation import MedianImputation
 
-    if missing == "median":
-        return Stage("imputation", MedianImputation(at.k, bounded_spanning_tree(at.topology)), 1)
-    check_flooding(at, "--missing mean", "--missing median, or --missing drop")
-    return Stage("imputation", Imputation(at.k), at.topology.hops + 2)
+    kind = MedianImputation if missing == "median" else Imputation
+    tree = bounded_spanning_tree(at.topology, "--missing drop")
+    return Stage("imputation", kind(at.k, tree), 1)
 
 
 def choosing_stage(algorithm: Any, at: InitContext) -> Stage:
     """Create the stage that chooses the number of clusters of a method, at most `at.k`."""
     from p2pkm.methods.init.choose_k import ChooseK
 
-    tree = bounded_spanning_tree(at.topology)
+    tree = bounded_spanning_tree(at.topology, "-k with a number")
     return Stage(ChooseK.name, ChooseK(at.k, tree, lean=_is_lean(algorithm)), 1)
 
 
@@ -121,6 +114,17 @@ def needs_hub(algorithm: Any) -> bool:
     return bool(algorithm.traits.needs_hub)
 
 
+def find_star_reason(algorithm: Any) -> str:
+    """Return the reason why a method has no graph of the user, as a predicate; empty if it has one."""
+    traits = algorithm.traits
+    if not traits.needs_hub:
+        return ""
+    has_server = traits.is_server_method or traits.derives_features or traits.common_centroids
+    if has_server or traits.init is not None:
+        return "uses a server, and its star graph is built automatically"
+    return "sends no messages"
+
+
 def graph_error(algorithm: Any, graph: str, remedy: str) -> TopologyError:
     """Create the error of a server method that is combined with a graph.
 
@@ -132,13 +136,10 @@ def graph_error(algorithm: Any, graph: str, remedy: str) -> TopologyError:
     remedy : str
         Correction, as an imperative without a period.
     """
-    traits = algorithm.traits
-    has_server = traits.is_server_method or traits.derives_features or traits.common_centroids
-    has_server |= traits.init is not None
-    reason = "it uses a server, and its star graph is built automatically" if has_server else "it sends no messages"
     alternatives = suggest_methods(lambda other: not needs_hub(other))
     return TopologyError(
-        f"method {algorithm.name} cannot be combined with graph {graph}: {reason}. {remedy}, or use {alternatives}."
+        f"method {algorithm.name} cannot be combined with graph {graph}: it {find_star_reason(algorithm)}. {remedy}, "
+        f"or use {alternatives}."
     )
 
 
@@ -190,11 +191,10 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
     """Create all stages of a run; with `seeded` the initial centroids come from the user."""
     before: tuple[Stage, ...] = ()
     if needs_hub(algorithm) and algorithm.traits.init is None:
-        from p2pkm.methods.init.bounding_box import BoundingBox
         from p2pkm.methods.server.star import Star
 
         if algorithm.traits.normalization in ("coordinate", "entries"):
-            before = (Stage("bounding-box", BoundingBox(at.k), at.topology.hops + 2),)
+            before = (scaling_stage("minmax", at)._replace(name="bounding-box"),)
         on_star: Algorithm = Star(algorithm) if algorithm.traits.is_server_method else algorithm
         return (*before, Stage(algorithm.name, on_star, rounds))
     surrounding = algorithm.stages(at)
@@ -204,9 +204,8 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
         seeding = surrounding.seeding
     elif not seeded and algorithm.traits.init is not None:
         seeding = seeding_stages(algorithm.traits.init, at)
-    method = Stage(
-        algorithm.name, algorithm.on(at.topology), rounds, note=_incompatibility_note(algorithm, at.topology)
-    )
+    note = _incompatibility_note(algorithm, at.topology)
+    method = Stage(algorithm.name, algorithm.on(at.topology), rounds, note=note)
     return (*seeding, *surrounding.before, method, *surrounding.after)
 
 
@@ -245,7 +244,7 @@ def _check_stages(name: str, result: Any) -> tuple[Any, ...]:
     Raises
     ------
     ContractError
-        If `result` is not a non-empty tuple or list of algorithms.
+        If `result` is not a non-empty tuple or list of algorithms, or one lacks traits.
     """
     algorithms = result if isinstance(result, tuple | list) else ()
     if not algorithms or not all(isinstance(algorithm, MethodBase) for algorithm in algorithms):
@@ -253,6 +252,12 @@ def _check_stages(name: str, result: Any) -> tuple[Any, ...]:
             f"init {name} returned {result!r}; expected a tuple of at least one algorithm of "
             "p2pkm.core.protocols.MethodBase, such as (BoundingBox(at.k),)."
         )
+    for algorithm in algorithms:
+        try:
+            _ = algorithm.traits
+        except ContractError as error:
+            kind = type(algorithm)
+            raise ContractError(f"stage {kind.__module__}:{kind.__qualname__} of init {name}: {error}") from error
     return tuple(algorithms)
 
 
@@ -306,49 +311,6 @@ def _note_link_weights(algorithm: Any, topology: Topology) -> str:
     if algorithm.traits.link_weights:
         return ""
     return f"{weights} are ignored by {algorithm.name}; methods that use them: {', '.join(with_link_weights())}"
-
-
-def check_links(algorithm: Any, topology: Topology) -> None:
-    """Validate that a method can run on the links of a graph.
-
-    Raises
-    ------
-    ExperimentError
-        If no device has enough neighbors for the robust rule, or the method requires static links and they change.
-    """
-    required = algorithm.traits.robust_neighbors
-    most = int(topology.degrees.max(initial=0))
-    if most < required:
-        raise ExperimentError(
-            f"the devices of this graph have at most {most} neighbors; expected at least {required} at some device, "
-            f"where the robust rule of {algorithm.name} acts. Use --robust saturate, or a graph with more links, such "
-            "as --graph random-regular:degree=4."
-        )
-    reason = algorithm.traits.needs_static_links
-    if topology.varying is not None and reason:
-        alternatives = suggest_methods(lambda other: not (other.traits.needs_static_links or needs_hub(other)))
-        raise ExperimentError(
-            f"{algorithm.name} {reason}, but the links of {topology.varying.name} change from round to round. Use "
-            f"another --graph, or {alternatives}."
-        )
-
-
-def check_groups_fit(groups: int | str, topology: Topology) -> None:
-    """Validate the number of groups of devices on a graph.
-
-    Raises
-    ------
-    ExperimentError
-        If the graph is disconnected, or `groups` exceeds the number of devices.
-    """
-    n, components = topology.clients, int(topology.components.max()) + 1
-    if groups and components > 1:
-        raise ExperimentError(
-            f"graph has {components} connected components; expected 1 with groups, which are found along one spanning "
-            "tree. Add links, or remove groups: each component is clustered separately in any case."
-        )
-    if isinstance(groups, int) and groups > n:
-        raise ExperimentError(f"groups is {groups}; expected at most {n}, the number of devices, or auto.")
 
 
 def check_init(init: Init | None, k: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import Integers, trials
+from p2pkm.core.batch import Floats, Integers, trials
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.plugins import INITS as GROUP
 from p2pkm.core.plugins import extend
@@ -42,6 +42,8 @@ class InitContext(NamedTuple):
         Number of features.
     faults_apply : bool, default=False
         Whether faults affect the stages before the method.
+    weights : float64[n], optional
+        Weight of the points of each device; None: 1 for each point.
     """
 
     topology: Topology
@@ -50,6 +52,7 @@ class InitContext(NamedTuple):
     k: int
     d: int
     faults_apply: bool = False
+    weights: Floats | None = None
 
 
 def global_(at: InitContext, *, candidates: int = CANDIDATES) -> tuple[Algorithm, ...]:
@@ -128,8 +131,14 @@ def rows(at: InitContext, *, per_cluster: int = 2, least: int = 1, lean: bool = 
     return (TreeRows(at.k, bounded_spanning_tree(at.topology), per_cluster=per_cluster, least=least, lean=lean),)
 
 
-def bounded_spanning_tree(topology: Topology) -> Tree:
+def bounded_spanning_tree(topology: Topology, instead: str = "--init local") -> Tree:
     """Build the spanning tree.
+
+    Parameters
+    ----------
+    topology : Topology
+    instead : str
+        What does not need the tree: completes the sentence "Use a graph with shortcuts, or ...".
 
     Raises
     ------
@@ -141,7 +150,7 @@ def bounded_spanning_tree(topology: Topology) -> Tree:
     if depth > DEEPEST:
         raise ExperimentError(
             f"the spanning tree of this graph has {depth} layers; expected at most {DEEPEST}, because each layer takes "
-            "a turn. Use a graph with shortcuts, or --init local."
+            f"a turn. Use a graph with shortcuts, or {instead}."
         )
     return tree
 

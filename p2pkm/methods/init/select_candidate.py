@@ -12,7 +12,7 @@ from p2pkm.core.expected_messages import Flooding, Known
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
-from p2pkm.core.traits import MethodTraits
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.building_blocks.flooding import Flood, begin, distinct_collections, receive, send
 from p2pkm.methods.init.flooded_summaries import summarize
 
@@ -64,7 +64,9 @@ class SelectCandidate(MethodBase):
     """
 
     name: ClassVar[str] = "select-candidate"
-    traits: ClassVar[MethodTraits] = MethodTraits(ends_under_faults=True, common_centroids=True)
+    traits: ClassVar[MethodTraits] = MethodTraits(
+        message_content=MessageContent.OTHER, ends_under_faults=True, common_centroids=True
+    )
     k: int
     candidates: int = 1
     schedule: str = "jacobi"

@@ -1,66 +1,31 @@
-"""Mean and variance of all points for standard scaling, without a server."""
+"""Mean and variance of all points for standard scaling, along a spanning tree."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
-from p2pkm.core.batch import Devices, Floats, Mask
-from p2pkm.core.expected_messages import Flooding, Known
-from p2pkm.core.messages import DenseMessages, Inbox
-from p2pkm.core.protocols import MethodBase
-from p2pkm.core.states import register
-from p2pkm.core.traits import MethodTraits
-from p2pkm.methods.building_blocks.flooding import Flood, begin, distinct_collections, receive, send
-
-
-@register("standardization")
-class StandardizationState(NamedTuple):
-    """State of a batch.
-
-    Attributes
-    ----------
-    centroids : float64[n, k, d]
-        Always +inf: the stage finds no centroids.
-    converged : bool[n]
-    mean, deviation : float64[n, d]
-        Mean and standard deviation of each feature; 0 and 1 until the device has merged all rows.
-    flood : Flood
-    """
-
-    centroids: Floats
-    converged: Mask
-    mean: Floats
-    deviation: Floats
-    flood: Flood
-
-    @property
-    def scaling(self) -> tuple[Floats, Floats]:
-        """Shift and span of standard scaling, each float64[n, d]."""
-        return self.mean, self.deviation
+from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.methods.init.tree_totals import PairwiseTotals, positive
 
 
 @dataclass(frozen=True)
-class Standardization(MethodBase):
-    """Mean and standard deviation of each feature over all devices, by flooding.
-
-    Attributes
-    ----------
-    k : int
-        Number of clusters.
+class Standardization(PairwiseTotals):
+    """Mean and standard deviation of each feature over all devices, by one pass up and one down a spanning tree.
 
     Notes
     -----
-    **Update.** Every device merges the moments of all devices in ascending id of their origin [1]_. A device with
-    weight w, mean u and sum of squared deviations q changes ``M2`` to ``M2 + q + (u - mean)^2 W w / (W + w)``. This
-    avoids the cancellation of a plain sum of squares.
+    **Update.** Up: every device merges its moments with those of its children, in ascending id [1]_. Moments (weight W,
+    mean u, sum of squared deviations q) become ``W + w``, ``u + (v - u) w / (W + w)`` and
+    ``q + p + (v - u)^2 W w / (W + w)`` with those of a child (w, v, p). This avoids the cancellation of a plain sum of
+    squares. Down: mean and standard deviation ``sqrt(q / W)``; 0 and 1 without points.
 
-    **Messages.** One row (weight, mean, squared deviations) of 2 d + 1 columns per device with points, flooded. The id
-    of the origin is not counted.
+    **Messages.** One row of 2 d + 1 numbers up and one of 2 d numbers down over each tree link. Around a server: from
+    and to each client.
 
-    **Privacy.** No guarantee. Every device receives the moments of every device. Those of one point are that point;
-    those of two points reveal both, coordinate by coordinate. With a `min_cluster_size` p a device with at most p
-    points sends none.
+    **Privacy.** No guarantee. The parent, or the server, receives the moments of a device and its descendants; those of
+    one point are that point, and those of two points reveal both, coordinate by coordinate. All devices receive mean
+    and deviation of all points. With a `min_cluster_size` p a device with at most p points does not contribute.
 
     References
     ----------
@@ -69,57 +34,45 @@ class Standardization(MethodBase):
     """
 
     name: ClassVar[str] = "standardization"
-    traits: ClassVar[MethodTraits] = MethodTraits()
-    k: int
-    schedule: str = "jacobi"
 
-    def expected_messages(self, known: Known) -> Flooding:
-        """Count the moments of every device."""
-        return Flooding(1, 2 * known.features + 1)
+    def count_columns(self, d: int) -> tuple[int, int]:
+        """Count weight, means and squared deviations up; means and deviations down."""
+        return 2 * d + 1, 2 * d
 
-    def initial_state(self, devices: Devices, start: Any) -> StandardizationState:
-        """Compute the moments of the local points."""
-        n, d = len(devices), devices.d
+    def measure(self, devices: Devices) -> Floats:
+        """Compute weight, mean and sum of squared deviations of the local points."""
+        n = len(devices)
         owner = np.repeat(np.arange(n), devices.sizes)
         weights, points = devices.point_weights, devices.stored
         weight = _sum(owner, weights, n)
-        divisors = np.where(weight > 0, weight, 1.0)
-        mean = np.stack([_sum(owner, weights * x, n) / divisors for x in points.T], axis=1)
+        mean = np.stack([_sum(owner, weights * x, n) / positive(weight) for x in points.T], axis=1)
         squares = np.stack([_sum(owner, weights * x * x, n) for x in (points - mean[owner]).T], axis=1)
-        table = np.concatenate((weight[:, None], mean, squares), axis=1)[:, None, :]
-        threshold = devices.min_count if devices.min_count > 1 else 0
-        flood = begin(devices, table, (devices.sizes > threshold).astype(np.int64))
-        absent = np.full((n, self.k, d), np.inf)
-        return StandardizationState(absent, np.zeros(n, np.bool_), np.zeros((n, d)), np.ones((n, d)), flood)
+        moments = np.concatenate((weight[:, None], mean, squares), axis=1)
+        moments[devices.sizes <= (devices.min_count if devices.min_count > 1 else 0)] = 0.0
+        return moments
 
-    def message(self, state: StandardizationState, devices: Devices) -> DenseMessages:
-        """Forward the moments received in the last turn."""
-        return send(state.flood, devices)
+    def combine(self, first: Floats, second: Floats) -> Floats:
+        """Merge moments."""
+        d = first.shape[1] // 2
+        total, weight = first[:, :1], second[:, :1]
+        divisor = positive(total + weight)
+        difference = second[:, 1 : 1 + d] - first[:, 1 : 1 + d]
+        mean = first[:, 1 : 1 + d] + difference * (weight / divisor)
+        common = total * weight / divisor
+        with np.errstate(over="ignore", invalid="ignore"):
+            # The square of a large mean is +inf, which times 0 would be NaN.
+            between = np.where(common > 0.0, difference * difference * common, 0.0)
+        squares = first[:, 1 + d :] + second[:, 1 + d :] + between
+        return np.concatenate((total + weight, mean, squares), axis=1)
 
-    def update(self, state: StandardizationState, inbox: Inbox, devices: Devices) -> StandardizationState:
-        """Store received moments; merge all of them if none was new."""
-        flood = receive(state.flood, inbox, devices)
-        ready = np.logical_not(flood.new_origins.any(axis=1))
-        members = np.flatnonzero(ready & ~state.converged)
-        mean, deviation = state.mean.copy(), state.deviation.copy()
-        if len(members):
-            collections, numbers = distinct_collections(flood, members)
-            merged = np.array([_merge(rows, devices.d) for rows in collections])[numbers]
-            mean[members], deviation[members] = merged[:, 0], merged[:, 1]
-        return StandardizationState(state.centroids, ready, mean, deviation, flood)
+    def conclude(self, totals: Floats) -> Floats:
+        """Compute mean and standard deviation."""
+        d = totals.shape[1] // 2
+        weight = totals[:, :1]
+        deviation = np.where(weight > 0.0, np.sqrt(totals[:, 1 + d :] / positive(weight)), 1.0)
+        return np.concatenate((totals[:, 1 : 1 + d], deviation), axis=1)
 
 
-def _sum(owner: Any, values: Floats, n: int) -> Floats:
+def _sum(owner: Integers, values: Floats, n: int) -> Floats:
     """Add values by owner, in their order, float64[n]."""
     return np.bincount(owner, weights=values, minlength=n).astype(np.float64)
-
-
-def _merge(rows: Floats, d: int) -> tuple[Floats, Floats]:
-    """Merge rows (weight, mean, squared deviations) into mean and standard deviation, each float64[d]."""
-    total, mean, squares = 0.0, np.zeros(d), np.zeros(d)
-    for row in rows:
-        weight, difference = row[0], row[1 : 1 + d] - mean
-        squares = squares + row[1 + d :] + difference * difference * (total * weight / (total + weight))
-        mean = mean + difference * (weight / (total + weight))
-        total += weight
-    return mean, np.sqrt(squares / total) if total else np.ones(d)

@@ -6,11 +6,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
+from p2pkm.core.card import OPEN, Card
 from p2pkm.core.expected_messages import EveryTurn, Known
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase, RunOutline
 from p2pkm.core.states import register
-from p2pkm.core.traits import MessageContent, MethodTraits
+from p2pkm.core.traits import Condition, MessageContent, MethodTraits
 from p2pkm.core.validation import check_integer, check_positive
 from p2pkm.methods.building_blocks.averaging import add_differences, has_converged, local_sums
 from p2pkm.methods.init.value import Init
@@ -50,13 +51,13 @@ class ADMM(MethodBase):
         Number of clusters.
     eta : float, optional
         Penalty of a disagreement, in points (of mean weight, if points have weights). Default: the mean number of
-        points of a cluster on a device, m / (n k), but at least 5. With a smaller penalty devices with many points
-        move little towards their neighbors in a round.
+        points of a cluster on a device, m / (n k), but at least 5. The smaller it is, the less devices with many points
+        move towards their neighbors.
     init : Init or str, default="global:candidates=1"
-        Initialization. It should give all devices the same centroids; `local` does not.
+        Should give all devices the same centroids; `local` does not.
     tol : float, default=1e-5
-        Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
-        tol * sqrt(total variance) in a round.
+        A device has converged if no coordinate of its centroids moved by more than tol * sqrt(total variance) in a
+        round.
 
     Raises
     ------
@@ -84,14 +85,12 @@ class ADMM(MethodBase):
     **Messages.** k centroids to each neighbor, once per round and in the initial exchange. Absent rows are sent as
     +inf.
 
-    **Convergence.** sum_i p_ic = 0 at all times. So if all devices agree and no centroid moves, m_c is the mean of all
-    points with label c. With fixed labels the iteration converges for every eta > 0. Convergence is not
-    guaranteed while labels change.
+    **Convergence.** sum_i p_ic = 0 at all times, so where all devices agree and no centroid moves, m_c is the mean of
+    all points with label c. For every eta > 0 the iteration converges once no label changes; labels need not settle.
 
     **Privacy.** No guarantee. Neighbors receive the centroids of every turn, but no counts.
 
-    **Faults.** Time-varying graphs are rejected: dual variables belong to links, and may grow without bound if links
-    change.
+    **Faults.** Time-varying graphs are rejected: dual variables may grow without bound if links change.
 
     References
     ----------
@@ -115,7 +114,16 @@ class ADMM(MethodBase):
     init: Init | str = "global:candidates=1"
     tol: float = 1e-5
 
-    name: ClassVar[str] = "admm"
+    card = Card(
+        "admm",
+        family="iterative",
+        sends="centroids",
+        points="few",
+        line="local k-means under consensus constraints (ADMM)",
+        paper={"eta": 5.0, "init": "global:candidates=1", "tol": 1e-5},
+        source=OPEN,
+    )
+    name: ClassVar[str] = card.name
     schedule: ClassVar[str] = "jacobi"
     default_rounds: ClassVar[int] = 150
 
@@ -133,8 +141,13 @@ class ADMM(MethodBase):
         return MethodTraits(
             message_content=MessageContent.CENTROIDS,
             init=self.init,
-            needs_static_links="keeps dual variables of links that have to last, otherwise they may grow without bound",
-            no_suppression="pairs rows by their number, so that none can be left out",
+            incompatible_with={
+                Condition.CHANGING_LINKS: "keeps dual variables of links that must not change, otherwise they may grow "
+                "without bound",
+                "suppression": "pairs rows by their number, so that none can be left out",
+                "compression": "adds up differences between neighbors, which must be opposite at the two ends of a "
+                "link",
+            },
             follows_points=True,
         )
 

@@ -4,6 +4,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 from p2pkm.core.batch import Devices, Floats
+from p2pkm.core.card import OPEN, Card
 from p2pkm.core.messages import Inbox
 from p2pkm.methods.building_blocks.averaging import WEIGHTED, mix
 from p2pkm.methods.building_blocks.lloyd_by_averages import LloydByAverages
@@ -14,8 +15,8 @@ from p2pkm.methods.init.value import Init
 class ConsensusLloyd(LloydByAverages):
     r"""Lloyd steps on sums and counts averaged by gossip with Metropolis weights.
 
-    All devices approximate one central Lloyd step per round. In the T turns of a round each device averages its sums
-    and counts with those of its neighbors. Clusters are paired by their number.
+    Every round approximates a Lloyd step on the pooled points: in T turns each device averages its sums and counts with
+    those of its neighbors. Clusters are paired by their number.
 
     Parameters
     ----------
@@ -25,10 +26,10 @@ class ConsensusLloyd(LloydByAverages):
         Gossip turns T per Lloyd step. Default: chosen from the graph between 10 and 100, such that the sums of a single
         device deviate by at most 10 % from their mean. T is 22 on a ring of 10 and 10 on a complete graph.
     init : Init or str, default="global:candidates=1"
-        Initialization. It should give all devices the same centroids; `local` does not.
+        Should give all devices the same centroids; `local` does not.
     tol : float, default=1e-5
-        Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
-        tol * sqrt(total variance) in a round.
+        A device has converged if no coordinate of its centroids moved by more than tol * sqrt(total variance) in a
+        round.
 
     Raises
     ------
@@ -55,12 +56,12 @@ class ConsensusLloyd(LloydByAverages):
 
     **Messages.** k rows (s, v) to each neighbor, once per turn and in the initial exchange.
 
-    **Link weights.** They define P, and only their ratios matter. With mean_i the mean weight of the links of device i,
-    P_ij is the smaller of w_ij / (mean_i (1 + deg_i)) and w_ij / (mean_j (1 + deg_j)), after Metropolis and Hastings
-    [2]_; see `topologies.metropolis_weights`. P is symmetric and doubly stochastic. Equal weights give the P above.
+    **Link weights.** With mean_i the mean weight of the links of device i, P_ij is the smaller of w_ij / (mean_i (1 +
+    deg_i)) and w_ij / (mean_j (1 + deg_j)), after Metropolis and Hastings [2]_; see `topologies.metropolis_weights`.
+    Only ratios of weights matter.
 
-    **Convergence.** P is symmetric and its rows add up to 1, so a turn preserves sum_i z_ic. On a connected graph z_ic
-    tends to the mean over all devices [1]_. So for large T every round is a central Lloyd step at every device.
+    **Convergence.** P is symmetric and its rows add up to 1, so a turn preserves sum_i z_ic, and on a connected graph
+    z_ic tends to the mean over all devices [1]_. For large T every round is a central Lloyd step.
 
     **Privacy.** No guarantee. In the first turn of every round neighbors receive the local sums and counts of a device.
 
@@ -87,7 +88,16 @@ class ConsensusLloyd(LloydByAverages):
     init: Init | str = "global:candidates=1"
     tol: float = 1e-5
 
-    name: ClassVar[str] = "consensus"
+    card = Card(
+        "consensus",
+        family="iterative",
+        sends="sums",
+        points="few",
+        line="Lloyd steps on sums averaged by gossip",
+        paper={"gossips": 10, "init": "global:candidates=1", "tol": 1e-5},
+        source=OPEN,
+    )
+    name: ClassVar[str] = card.name
     least_turns: ClassVar[int] = 10
     unevenness: ClassVar[float] = 0.1
     default_rounds: ClassVar[int] = 30

@@ -6,11 +6,12 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
+from p2pkm.core.card import Card
 from p2pkm.core.expected_messages import ByRound, FloodThenPool, Known, MessageVolume, tables
 from p2pkm.core.messages import DenseMessages, Inbox, no_messages, pack
 from p2pkm.core.protocols import MethodBase, OnGraph, Pipeline
 from p2pkm.core.states import register
-from p2pkm.core.traits import MethodTraits
+from p2pkm.core.traits import Condition, MessageContent, MethodTraits
 from p2pkm.core.validation import check_choice, check_integer
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.flooding import Flood, begin, distinct_collections, receive, send
@@ -35,9 +36,8 @@ class Coreset(MethodBase):
     r"""Weighted k-means on a sample of points shared by all devices (distributed coreset).
 
     Each device clusters its local points and draws points with probabilities proportional to their squared distances
-    from its centroids. Devices share the drawn points and their centroids with weights, and cluster them. All devices
-    end with the same centroids, because they draw from the shared seed. Each component of the graph has its own
-    coreset.
+    from its centroids. Devices share the drawn points and their centroids with weights, and cluster them with the
+    shared seed, so all have the same centroids. Each component of the graph has its own coreset.
 
     Parameters
     ----------
@@ -79,11 +79,11 @@ class Coreset(MethodBase):
     and down (C), then one table of rows per link up and the k centroids down. All in one round, with as many turns as
     the diameter requires.
 
-    **Convergence.** One-shot. The weights add up to the number of points for every draw. In expectation t points are
-    drawn, for any number of devices, and the weighted cost of any centroids equals their cost on the pooled points.
+    **Convergence.** One-shot. In expectation t points are drawn, and the weighted cost of any centroids equals their
+    cost on the pooled points.
 
-    **Privacy.** No guarantee; ships RAW points. With "flood" all devices receive the drawn points of all others, with
-    "tree" the root and the devices on the path to it. They also receive centroids, costs and counts of single devices.
+    **Privacy.** No guarantee; sends RAW points. With "flood" all devices receive the drawn points, centroids, costs and
+    counts of all others, with "tree" the root and the devices on the path to it.
 
     **Faults.** Lost messages and changing links are rejected: every device must receive all costs before it draws.
 
@@ -109,13 +109,25 @@ class Coreset(MethodBase):
     spread: Literal["tree", "flood"] = "tree"
     n_init: int = 50
 
-    name: ClassVar[str] = "coreset"
+    card = Card(
+        "coreset",
+        family="one-shot",
+        sends="points",
+        points="sample",
+        line="k-means on a weighted sample of the pooled points",
+        paper={"size": 200, "spread": "flood"},
+        source="[1], Algorithms 1 and 2, on general graphs; the size is the first of p2pkm",
+    )
+    name: ClassVar[str] = card.name
     traits: ClassVar[MethodTraits] = MethodTraits(
+        message_content=MessageContent.OTHER,
         # Along a tree, too, each device stores one bit per origin.
         floods=True,
-        needs_static_links="spreads its summaries over links that have to last",
-        needs_reliable_links="draws by the costs of all devices, which must all arrive in their turn",
-        no_suppression="sends raw points",
+        incompatible_with={
+            Condition.CHANGING_LINKS: "spreads its summaries over links that must not change",
+            Condition.LOSSY_LINKS: "draws points by the costs of all devices, which must arrive in the same turn",
+            "suppression": "sends raw points",
+        },
     )
     schedule: ClassVar[str] = "jacobi"
     default_rounds: ClassVar[int] = 1
@@ -252,7 +264,7 @@ class CoresetByFlooding(OnGraph):
     @property
     def traits(self) -> MethodTraits:
         """Traits of the method, see `p2pkm.core.traits`."""
-        return MethodTraits(floods=True, hops=self.hops)
+        return MethodTraits(message_content=MessageContent.OTHER, floods=True, hops=self.hops)
 
     @property
     def schedule(self) -> str:
@@ -302,7 +314,7 @@ class CoresetOnTree(OnGraph):
 
     method: Coreset
     tree: Tree
-    traits: ClassVar[MethodTraits] = MethodTraits(floods=True)
+    traits: ClassVar[MethodTraits] = MethodTraits(message_content=MessageContent.OTHER, floods=True)
 
     @property
     def depth(self) -> int:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.card import Card
 from p2pkm.core.expected_messages import EveryTurn, Known
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase, Work
@@ -53,18 +54,18 @@ class DGC(MethodBase):
     k : int
         Number of clusters.
     rho : float, optional
-        Weight of the disagreement; 1 to 100 in [1]_. Default: 60 / (n k) with n devices. On a ring, links then pull as
-        strongly as in GTVMin with coupling 60.
+        Weight of the disagreement; 1 to 100 in [1]_. Default: 60 / (n k) with n devices. On a ring this is as strong as
+        coupling 60 of GTVMin.
     steps : int, default=3
         Gradient steps B per assignment, each with an exchange.
     step : float, optional
         Step size a of all devices. Default: a_i as below.
     init : Init or str, default="global:candidates=1"
-        Initialization. It should give all devices the same centroids. The authors use k-means++ seeds of the local
-        points (`local`) [2]_, whose numbering differs between devices.
+        Should give all devices the same centroids. The authors use k-means++ seeds of the local points (`local`)
+        [2]_, whose numbering differs between devices.
     tol : float, default=1e-5
-        Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
-        tol * sqrt(total variance) in a round.
+        A device has converged if no coordinate of its centroids moved by more than tol * sqrt(total variance) in a
+        round.
 
     Raises
     ------
@@ -93,16 +94,15 @@ class DGC(MethodBase):
     **Messages.** k centroids to each neighbor, in each of the B turns of a round and in the initial exchange. Absent
     rows are sent as +inf.
 
-    **Convergence.** J_rho never increases on static links without loss. With H the Hessian of J_rho for the labels of
-    the round, ``1 / a_i >= n_ic / (rho m) + 2 deg_i`` makes diag(1 / a_i) - H positive semidefinite, and a new
-    assignment decreases J_rho, too. With finite rho a bias remains in every row, as in GTVMin.
+    **Convergence.** J_rho never increases on static links without loss, because ``1 / a_i >= n_ic / (rho m) + 2 deg_i``
+    makes diag(1 / a_i) minus its Hessian for the labels of the round positive semidefinite. With finite rho a bias
+    remains in every row, as in GTVMin.
 
     **Privacy.** No guarantee. Neighbors receive centroids, but no counts. A device that receives the messages of all
     neighbors of a device can compute S_ic - n_ic x_ic.
 
     **Differences from the paper.** In Algorithm 1 of [1]_ all devices use one step a < 1 / (beta / rho + lambda_max(L))
-    with beta = max_i m_i / m. No device knows beta or lambda_max. Here a_i depends on values that device i knows, and
-    the fixed points are the same. (2 max_i deg_i equals lambda_max on a ring of even length.)
+    with beta = max_i m_i / m, which no device knows. Here a_i depends on local values, with the same fixed points.
 
     References
     ----------
@@ -130,7 +130,14 @@ class DGC(MethodBase):
     init: Init | str = "global:candidates=1"
     tol: float = 1e-5
 
-    name: ClassVar[str] = "dgc"
+    card = Card(
+        "dgc",
+        family="iterative",
+        sends="centroids",
+        points="few",
+        line="distributed gradient clustering (DGC-KM)",
+    )
+    name: ClassVar[str] = card.name
     default_rounds: ClassVar[int] = 150
 
     def __post_init__(self) -> None:

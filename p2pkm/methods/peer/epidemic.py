@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.card import OPEN, Card
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import Work
 from p2pkm.methods.building_blocks.averaging import add_received_tables
@@ -19,8 +20,8 @@ from p2pkm.network.graph import Topology
 class Epidemic(LloydByAverages):
     r"""Lloyd steps on sums and counts averaged in random pairs of neighbors.
 
-    All devices approximate one central Lloyd step per round. In each of the C cycles of a round random disjoint pairs
-    of neighbors average their sums and counts. Clusters are paired by their number.
+    Every round approximates a Lloyd step on the pooled points: in each of C cycles random disjoint pairs of neighbors
+    average their sums and counts. Clusters are paired by their number.
 
     Parameters
     ----------
@@ -29,10 +30,10 @@ class Epidemic(LloydByAverages):
     cycles : int, default=24
         Averaging cycles C per Lloyd step.
     init : Init or str, default="global:candidates=1"
-        Initialization. It should give all devices the same centroids; `local` does not.
+        Should give all devices the same centroids; `local` does not.
     tol : float, default=1e-3
-        Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
-        tol * sqrt(total variance) in a round.
+        A device has converged if no coordinate of its centroids moved by more than tol * sqrt(total variance) in a
+        round.
 
     Raises
     ------
@@ -58,15 +59,14 @@ class Epidemic(LloydByAverages):
     **Messages.** k rows z_ic to the partner only, once per turn and in the initial exchange.
 
     **Convergence.** A cycle preserves sum_i z_ic and leaves bit-identical z at both ends of a pair. On a connected
-    graph z tends to the mean over all devices. So for large C every round is a central Lloyd step at every device.
+    graph z tends to the mean over all devices, so for large C every round is a central Lloyd step.
 
     **Privacy.** No guarantee. The first partner of a round receives the local sums and counts of a device.
 
     **Faults.** A lost message leaves different z at the two ends, until the next round starts from new local sums.
 
     **Differences from the paper.** In a cycle of [1]_ each device in turn calls a random neighbor (push-pull [2]_),
-    that is 2 n messages. A maximal matching needs at most n messages and uses no pair twice: on a ring 2.3 matchings
-    send as much.
+    that is 2 n messages. A maximal matching needs at most n: on a ring 2.3 matchings send as much.
 
     References
     ----------
@@ -92,7 +92,16 @@ class Epidemic(LloydByAverages):
     init: Init | str = "global:candidates=1"
     tol: float = 1e-3
 
-    name: ClassVar[str] = "epidemic"
+    card = Card(
+        "epidemic",
+        family="iterative",
+        sends="sums",
+        points="few",
+        line="Lloyd steps on sums averaged in random pairs",
+        paper={"cycles": 24, "init": "global:candidates=1", "tol": 1e-5},
+        source=OPEN,
+    )
+    name: ClassVar[str] = card.name
     default_rounds: ClassVar[int] = 20
     turns_parameter: ClassVar[str] = "cycles"
     receivers: ClassVar[Any] = "partner"

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask
+from p2pkm.core.card import OPEN, Card
 from p2pkm.core.expected_messages import EveryTurn, Known
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase, OnGraph
@@ -18,7 +19,12 @@ from p2pkm.methods.building_blocks.random_matching import find_partners
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
 
-_SENT = MethodTraits(message_content=MessageContent.CENTROIDS, suppresses_small_clusters=True, follows_points=True)
+_SENT = MethodTraits(
+    message_content=MessageContent.CENTROIDS,
+    suppresses_small_clusters=True,
+    incompatible_with={"compression": "sends to one neighbor at a time, so that the others lack the numbers"},
+    follows_points=True,
+)
 
 
 @dataclass(frozen=True)
@@ -35,13 +41,13 @@ class GossipMatching(MethodBase):
         Number of clusters.
     share : float, default=0.04
         Weight of the local points in a Lloyd step; 0 < share <= 1. The averages reach back over about 1 / share
-        exchanges: with 0.5 a device receives little of the points more than two links away. On a ring of 10 with points
-        partitioned by distance, the cost is 1.31 times the central cost with 0.5, and 1.010 times with 0.04.
+        exchanges. On a ring of 10 with points partitioned by distance, the cost is 1.31 times the central cost with
+        0.5, and 1.010 times with 0.04.
     init : Init or str, default="global:candidates=1"
         Initialization.
     tol : float, default=1e-5
-        Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
-        tol * sqrt(total variance) in a round.
+        A device has converged if no coordinate of its centroids moved by more than tol * sqrt(total variance) in a
+        round.
 
     Raises
     ------
@@ -61,9 +67,9 @@ class GossipMatching(MethodBase):
 
         w_c <- (S_c + c_c w_c) / (N_c + c_c);  c_c <- (c_c + N_c) / 2    (for share = 1/2)
 
-    Then pairs of a random maximal matching exchange their rows; all devices compute the matching from graph and seed.
-    Both ends i and j pair their centroids so that the sum of squared distances is smallest (Hungarian method [2]_), and
-    set for each pair::
+    Then the pairs of a random maximal matching, computed from graph and seed, exchange their rows. Both ends i and j
+    pair their centroids so that the sum of squared distances is smallest (Hungarian method [2]_), and set for each
+    pair::
 
         w <- (c_i w_i + c_j w_j) / (c_i + c_j);  c <- (c_i + c_j) / 2
 
@@ -71,8 +77,8 @@ class GossipMatching(MethodBase):
 
     **Messages.** The present rows (w_c, c_c) to the partner only, once per round and in the initial exchange.
 
-    **Convergence.** An exchange preserves c_i + c_j and c_i w_i + c_j w_j of each pair, and leaves bit-identical rows
-    at both ends [1]_. Consensus is not guaranteed: local Lloyd steps separate the devices again in every round.
+    **Convergence.** An exchange preserves c_i + c_j and c_i w_i + c_j w_j of each pair [1]_. Consensus is not
+    guaranteed: local Lloyd steps separate the devices again in every round.
 
     **Privacy.** No guarantee. The partner receives centroids and confidences; the first confidences are numbers of
     points.
@@ -100,7 +106,16 @@ class GossipMatching(MethodBase):
     init: Init | str = "global:candidates=1"
     tol: float = 1e-5
 
-    name: ClassVar[str] = "gossip"
+    card = Card(
+        "gossip",
+        family="iterative",
+        sends="centroids",
+        points="few",
+        line="means of matched centroids with one neighbor at a time",
+        paper={"share": 0.04, "init": "global:candidates=1", "tol": 1e-5},
+        source=OPEN,
+    )
+    name: ClassVar[str] = card.name
     schedule: ClassVar[str] = "jacobi"
     default_rounds: ClassVar[int] = 150
 

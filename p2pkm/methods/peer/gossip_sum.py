@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.card import OPEN, Card
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import Work
 from p2pkm.methods.building_blocks.averaging import add_received_tables
@@ -18,8 +19,8 @@ from p2pkm.methods.init.value import Init
 class GossipSum(LloydByAverages):
     r"""Lloyd steps on sums and counts spread by halves to random neighbors (sum-weight gossip).
 
-    All devices approximate one central Lloyd step per round. In each of the M turns of a round each device keeps one
-    half of its sums and counts and sends the other half to a random neighbor. Clusters are paired by their number.
+    Every round approximates a Lloyd step on the pooled points: in each of M turns a device keeps one half of its sums
+    and counts and sends the other half to a random neighbor. Clusters are paired by their number.
 
     Parameters
     ----------
@@ -28,10 +29,10 @@ class GossipSum(LloydByAverages):
     sends : int, default=20
         Messages M of each device per Lloyd step.
     init : Init or str, default="global:candidates=1"
-        Initialization. It should give all devices the same centroids; `local` does not.
+        Should give all devices the same centroids; `local` does not.
     tol : float, default=1e-3
-        Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
-        tol * sqrt(total variance) in a round.
+        A device has converged if no coordinate of its centroids moved by more than tol * sqrt(total variance) in a
+        round.
 
     Raises
     ------
@@ -51,21 +52,19 @@ class GossipSum(LloydByAverages):
         M times:  j(i) = a random neighbor of i;  z_ic <- z_ic / 2 + sum_{i' with j(i') = i} z_i'c / 2
         (s, v) = z_ic;  w_ic <- s / v
 
-    Sums and counts get the same weights, which cancel in the ratio. A centroid does not move if v < 1e-12 points of
-    mean weight.
+    A centroid does not move if v < 1e-12 points of mean weight.
 
     **Messages.** k rows (s, v) / 2 to one neighbor, once per turn and in the initial exchange.
 
     **Convergence.** A turn preserves sum_i z_ic. On a connected graph s / v tends to the ratio of the sums over all
-    devices [2]_. So for large M every round is a central Lloyd step at every device.
+    devices [2]_, so for large M every round is a central Lloyd step.
 
     **Privacy.** No guarantee. The first neighbor of a round receives half of the local sums and counts, from which it
     can compute them.
 
-    **Faults.** A lost message loses its half of the sums until the next round starts from new local sums.
+    **Faults.** A lost message loses its half of the sums for the rest of the round.
 
-    **Differences from the paper.** In [1]_ devices send at random times, one after another. Here all devices send at
-    once, M times per round.
+    **Differences from the paper.** In [1]_ devices send one after another, at random times.
 
     References
     ----------
@@ -91,7 +90,16 @@ class GossipSum(LloydByAverages):
     init: Init | str = "global:candidates=1"
     tol: float = 1e-3
 
-    name: ClassVar[str] = "gossip-sum"
+    card = Card(
+        "gossip-sum",
+        family="iterative",
+        sends="sums",
+        points="few",
+        line="Lloyd steps on sums pushed to random neighbors",
+        paper={"sends": 20, "init": "global:candidates=1", "tol": 1e-5},
+        source=OPEN,
+    )
+    name: ClassVar[str] = card.name
     default_rounds: ClassVar[int] = 20
     turns_parameter: ClassVar[str] = "sends"
     receivers: ClassVar[Any] = "one"

@@ -1,6 +1,8 @@
 """GTVMin k-means (Jung 2025), the main peer-to-peer method of the package."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -8,52 +10,64 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
+from p2pkm.core.card import Card
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.messages import DenseMessages, Inbox, pack, pack_some, share_equal
-from p2pkm.core.protocols import MethodBase, Pipeline, PointCount, RunOutline, Work
-from p2pkm.core.spec import suggest
+from p2pkm.core.messages import DenseMessages, Inbox, pack, pack_some
+from p2pkm.core.program_function import is_function
+from p2pkm.core.protocols import MethodBase, Pipeline, RunOutline, Work
+from p2pkm.core.spec import show, suggest
 from p2pkm.core.states import optional, register
-from p2pkm.core.traits import MessageContent, MethodTraits
+from p2pkm.core.traits import Condition, MessageContent, MethodTraits
 from p2pkm.core.validation import check_integer, check_positive, check_scalar
-from p2pkm.methods.building_blocks.averaging import max_moves
-from p2pkm.methods.building_blocks.centroid_swaps import swap_centroids
 from p2pkm.methods.building_blocks.coupling_choice import (
+    ESTIMATED,
     WEAK,
-    calibration_obstacle,
-    check_calibration,
+    check_coupling,
     choose_coupling,
+    for_each_coupling,
     least_coupling,
+    name_choices,
     optimal_relaxation,
 )
 from p2pkm.methods.building_blocks.gtv_objective import GTVObjective
-from p2pkm.methods.building_blocks.guarded_passes import PassRule, run_passes
+from p2pkm.methods.building_blocks.gtvmin_steps import (
+    SWAP_ATTEMPTS,
+    Moved,
+    Steps,
+    Turn,
+    adjust_by_swaps,
+    adjust_to_grid,
+    find_no_two_cycles,
+    find_two_cycles,
+    hear_all,
+    hear_robustly,
+    keep_weights,
+    minimize_by_guarded_passes,
+)
 from p2pkm.methods.building_blocks.normalized_losses import weigh_equally
-from p2pkm.methods.building_blocks.quantization import move_on_grid
-from p2pkm.methods.building_blocks.robust_neighbors import LEAST, RULES, robust_filter
+from p2pkm.methods.building_blocks.robust_neighbors import RULES, is_filter, least_neighbors
+from p2pkm.methods.building_blocks.shares import minimize_by_choice, minimize_by_shares
 from p2pkm.methods.building_blocks.small_clusters import suppress_small_clusters
 from p2pkm.methods.building_blocks.total_variation import saturate_alpha
 from p2pkm.methods.init.pipelines import Stage, group_stage
-from p2pkm.methods.init.registry import InitContext, bounded_spanning_tree
+from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.init.value import Init
 
 # Initializations and largest number of clusters for which the default sends integers. From poor initial centroids, or
-# with more clusters, the grid stops the method early: 1.0156 instead of 1.0037 at 50 clusters
-# (docs/results/log/methods.md, "The default, and a coupling that suits the graph").
+# with more clusters, the grid stops the method early: 1.0156 instead of 1.0037 at 50 clusters.
 _INTEGER_INITS = ("global", "tree-summaries", "rows")
 _INTEGER_CLUSTERS = 16
+# Counting the bits of integers on larger graphs takes too long to be a default.
+_INTEGER_DEVICES = 5_000
 # Largest accepted alpha, coupling and tol. Products of three such numbers do not overflow.
 _LARGEST = 1e100
-# Rounds between two attempts to swap a centroid, and failed attempts in a row after which a device stops.
-_SWAP_INTERVAL = 4
-_SWAP_ATTEMPTS = 3
 # Coupling and rounds of the warm-up before the thresholds of saturating links are set.
 _WARM_UP_COUPLING = 1.0
 _WARM_UP_ROUNDS = 8
-_NO_STREAM = (
-    "accept=true: the acceptance test compares the final with the initial centroids on the same points. Remove one"
-)
-# Two-cycle test: distance to the centroids two rounds ago, relative to the last move.
-_TWO_CYCLE = 1e-3
+# Estimates of the coupling, and rounds of the method between two of them.
+_ESTIMATES = 3
+_INTERIM_ROUNDS = 8
+KernelInputs = tuple[NDArray[Any], Floats, Integers]
 
 
 @register("gtvmin")
@@ -77,10 +91,16 @@ class GTVMinState(NamedTuple):
         Threshold d0 of the total variation beyond which a link loses strength; +inf: never. None: no link saturates.
     edge_weight : float64[e] or None
         Fraction of alpha_ij that was used in the last active turn; None: 1 on all edges.
-    start : float64[n, k, d] or None
-        Initial centroids for the acceptance test; None without a test.
-    rehearsed : float64[n, 2] or None
-        Calibrated coupling, and the excess expected at it; None if the coupling was not calibrated.
+    coupling : float64[n] or None
+        Coupling from the points; None if it does not depend on them.
+    edge_estimated : float64[e] or None
+        Weight of each link in edge_alpha; None unless the weights were estimated.
+    shares : Shares or None
+        Shares of the clusters at each device; None without.
+    chosen : int64[n] or None
+        Position of the coupling in `CHOICES`; None unless it was estimated.
+    trials : Trials or None
+        Candidates of ``coupling="auto"``, in the stages before the method.
     """
 
     centroids: Floats
@@ -93,8 +113,11 @@ class GTVMinState(NamedTuple):
     edge_alpha: Floats
     edge_limit: Floats | None
     edge_weight: Floats | None
-    start: Floats | None = None
-    rehearsed: Floats | None = None
+    coupling: Floats | None = None
+    edge_estimated: Floats | None = None
+    shares: Any = None
+    chosen: Integers | None = None
+    trials: Any = None
 
 
 @dataclass(frozen=True, init=False)
@@ -112,23 +135,33 @@ class GTVMin(MethodBase):
     alpha : float, optional
         Link strength in the objective, in units of point weight: if all weights are multiplied by r, multiply `alpha`
         by r. Cannot be combined with `coupling`.
-    coupling : float, "auto" or "rehearsal", optional
+    coupling : float, "auto", "strong", "bayes" or "links", optional
         Dimensionless link strength c: ``alpha_ij = c (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices.
 
-        * "rehearsal": calibrated before the first round from sums at the root of a spanning tree, where this method is
-          solved for all devices; at most 5,000 devices. See `p2pkm.methods.init.rehearsal`.
-        * "auto": from graph and number of points, without messages: the smallest value of 10, 30, 100, 300, ... for
+        * "strong": from graph and number of points, without messages: the smallest value of 10, 30, 100, 300, ... for
           which the predicted excess from sampling noise is at most 0.001; at least 30 from 10 devices or a diameter of
           8. See `p2pkm.methods.building_blocks.coupling_choice`.
+        * "bayes": where devices differ, from the differences between neighbors beyond noise, by sums along a spanning
+          tree. Estimated three times, with up to 8 rounds in between. See `p2pkm.methods.init.coupling_estimate`.
+        * "links": the same with a weight for each link, which is small where its ends differ more than others. They are
+          `Result.link_weights`.
+        * "auto": chosen by leave-one-out likelihood among "strong", "bayes" and "links", each with and without
+          `shares`, after short runs of the candidates. See `p2pkm.methods.init.coupling_trials`.
 
-        For the default see `accept`.
+        Default: "auto". Where it cannot be combined with the run, a note says why. The coupling is then "strong" with
+        `min_cluster_size`, `quantize`, `swaps`, several `local_steps` or without rounds, otherwise 10 (30 from 10
+        devices or a diameter of 8). See docs/explain/gtvmin.md.
+
+        On a disconnected graph "bayes", "links" and "auto" estimate and choose in each component separately, with its
+        m and n; a component of one device is "strong". Numbers and "strong" are one value for the whole graph.
     schedule : {"colored", "jacobi", "async"}, default="colored"
         Order of updates. "colored": one color class of the graph per turn. "jacobi": all devices at once. "async": a
         random set of devices without links between them, one turn per round; with a link model, event-driven.
     relaxation : float or "auto", optional
         Relaxation factor theta; 0 < theta < 2, and theta <= 1 with "jacobi". 1 is the exact minimizer. "auto": the
         optimal factor for the slowest mode at coupling c, ``2 / (1 + sqrt(1 - rho^2))`` with ``rho = 2c / (1 + 2c)``;
-        1.5 with `alpha`. For the default see `accept`.
+        1.5 with `alpha`. Default: "auto" with coupling "auto", "bayes" or "links", otherwise 1.5 (1 with "jacobi" or
+        stale or changing links).
     local_steps : int, default=1
         Passes per turn.
     star_term : bool, default=True
@@ -159,18 +192,16 @@ class GTVMin(MethodBase):
     swaps : bool, default=False
         Whether active devices try, in every fourth round, to move their least useful centroid to a centroid of a
         neighbor or to one of 8 random local points. A device stops after 3 attempts without success.
-    robust : {"none", "clip", "trim", "saturate"}, default="none"
+    robust : {"none", "clip", "trim", "saturate"} or callable, default="none"
         Protection from Byzantine neighbors. "clip", "trim": see `p2pkm.methods.building_blocks.robust_neighbors`.
         "saturate": links lose strength beyond a threshold of disagreement, set after 8 clipped rounds at coupling 1.
-    accept : bool, optional
-        Whether to run an acceptance test after the last round: all devices return to the initial centroids if these
-        have the lower pooled cost. See `p2pkm.methods.init.accept_test`. Requires initial centroids that all devices
-        agreed on.
-
-        Defaults of `coupling`, `relaxation` and `accept`: "rehearsal", "auto" and True if devices start from common
-        initial centroids, messages and links are unchanged, and the update is exact; coupling is "auto" on several
-        components, above 5,000 devices and with `min_cluster_size`. Otherwise 10 (30 from 10 devices or a diameter of
-        8), 1.5 (1 with "jacobi" or stale or changing links) and False. See docs/explain/gtvmin.md.
+        A function takes the differences of the neighbors of one device to its centroids, float64[g, k, d], and returns
+        those that are used.
+    shares : bool, default=False
+        Whether to assign a point x of device i to the cluster with the least ``|x - w_ic|^2 - 2 s2 log p_ic`` for its
+        shares p_ic and the noise s2, in the update as in labels and `Result.predict`. Stages before the method estimate
+        s2. Requires the coupling "strong", "bayes", "links" or a number; "auto" chooses whether shares are used. See
+        `p2pkm.methods.building_blocks.shares`.
 
     Raises
     ------
@@ -209,16 +240,16 @@ class GTVMin(MethodBase):
 
     **Messages.** k centroids to each neighbor, whenever the device is active.
 
-    **Link weights.** They multiply alpha_ij.
+    **Link weights.** They multiply alpha_ij, and so do those that ``coupling="links"`` estimates.
 
     **Convergence.** F never increases with "colored" and "async" for 0 < theta < 2 and any number of passes, with or
     without swaps. With "jacobi" it never increases for one pass and theta <= 1, or for any number of passes with
     `safeguard` and theta <= 1/2, without swaps. All this requires the exact update, the star term, no delays, and
     neither "clip" nor "trim". See docs/explain/proofs.md.
 
-    **Privacy.** No guarantee. Neighbors receive the centroids of every turn. In ``init="global"`` and in the
-    calibration of the coupling, a device receives centroids and counts of all devices below it in a tree. With `groups`
-    it also receives the squared error of each row.
+    **Privacy.** No guarantee. Neighbors receive the centroids of every turn, and with shares, coupling "auto", "bayes"
+    or "links" mean and number of points of each local cluster. In ``init="global"`` a device receives centroids and
+    counts of all devices below it in a tree. With `groups` it also receives the squared error of each row.
 
     **Differences from the paper.** Algorithm 1 of [1]_ lacks alpha in the numerator (line 21) and divides by at least 1
     (line 23), so it does not minimize (8).
@@ -238,12 +269,12 @@ class GTVMin(MethodBase):
     >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
     >>> result = p2pkm.simulate(p2pkm.GTVMin(3), topologies.ring(3), shards)
     >>> round(result.summary["ratio_mean"], 3), result.summary["messages"]
-    (1.0, 40)
+    (1.0, 42)
     """
 
     k: int
     alpha: float | None
-    coupling: float | Literal["auto", "rehearsal"] | None
+    coupling: float | Literal["auto", "strong", "bayes", "links"] | None
     schedule: str
     relaxation: float | Literal["auto"] | None
     local_steps: int
@@ -256,21 +287,35 @@ class GTVMin(MethodBase):
     groups: int | str
     tol: float
     swaps: bool
-    robust: str
-    accept: bool | None
+    robust: str | Callable[[Floats], Floats]
+    shares: bool
 
-    name: ClassVar[str] = "gtvmin"
+    card = Card(
+        "gtvmin",
+        family="iterative",
+        sends="centroids",
+        points="few",
+        line="local k-means coupled by total variation (Jung 2025)",
+        paper={"alpha": 1.0, "schedule": "jacobi", "relaxation": 1.0, "init": "local"},
+        source="[1], Algorithm 1, with corrections; update=as-printed removes them",
+        excluded_by={"alpha": "coupling"},
+    )
+    name: ClassVar[str] = card.name
     default_rounds: ClassVar[int] = 150
+    # Names of the estimated couplings in `CHOICES`, and whether devices have several; set by `settle`.
+    coupling_chosen: ClassVar[str | None] = None
+    has_several_couplings: ClassVar[bool] = False
 
-    def __init__(  # noqa: PLR0913 - the public signature
-        self, k: int, *, alpha: float | None = None, coupling: float | Literal["auto", "rehearsal"] | None = None,
+    def __init__(
+        self, k: int, *, alpha: float | None = None,
+        coupling: float | Literal["auto", "strong", "bayes", "links"] | None = None,
         schedule: Literal["colored", "jacobi", "async"] = "colored",
         relaxation: float | Literal["auto"] | None = None, local_steps: int = 1,
         star_term: bool = True, matching: Literal["nearest", "optimal"] = "nearest", normalize_losses: bool = False,
         safeguard: bool = False, update: Literal["exact", "as-printed"] = "exact",
         init: Init | str = "global", groups: int | Literal["auto"] | bool = False, tol: float = 1e-3,
-        swaps: bool = False, robust: Literal["none", "clip", "trim", "saturate"] = "none",
-        accept: bool | None = None,
+        swaps: bool = False, robust: Literal["none", "clip", "trim", "saturate"] | Callable[[Floats], Floats] = "none",
+        shares: bool = False,
     ) -> None:  # fmt: skip
         if groups is not False:
             from p2pkm.methods.init.tree_groups import check_groups
@@ -280,7 +325,7 @@ class GTVMin(MethodBase):
                       "local_steps": local_steps,
                       "star_term": star_term, "matching": matching, "normalize_losses": normalize_losses,
                       "safeguard": safeguard, "update_rule": update, "init": Init.of(init),
-                      "groups": groups, "tol": tol, "swaps": swaps, "robust": robust, "accept": accept}  # fmt: skip
+                      "groups": groups, "tol": tol, "swaps": swaps, "robust": robust, "shares": shares}  # fmt: skip
         for name, value in parameters.items():
             object.__setattr__(self, name, value)
         _check(self)
@@ -288,24 +333,24 @@ class GTVMin(MethodBase):
     @property
     def traits(self) -> MethodTraits:
         """Traits of the method, see `p2pkm.core.traits`."""
-        exact = self.star_term and self.update_rule == "exact" and self.robust not in RULES
+        exact = self.star_term and self.update_rule == "exact" and not is_filter(self.robust)
         damped = self.safeguard and self.effective_relaxation() <= 0.5
         return MethodTraits(
             message_content=MessageContent.CENTROIDS,
             suppresses_small_clusters=True,
-            no_suppression=self._reason_against_suppression(),
-            needs_static_links=self._reason_for_static_links(),
-            robust_neighbors=LEAST.get(self.robust, 0),
+            incompatible_with={
+                "suppression": self._reason_against_suppression(),
+                Condition.CHANGING_LINKS: self._reason_for_static_links(),
+                "quantization": self._reason_against_integers(),
+            },
+            robust_neighbors=least_neighbors(self.robust),
             init=self.init,
             link_weights="multiply alpha_ij",
             groups=self.groups,
-            relaxation=None if self.relaxation == "auto" else self.relaxation,
             coupling_choice=self._coupling_choice,
-            needs_agreed_start=bool(self.accept) or self.coupling == "rehearsal",
-            no_stream=_NO_STREAM if self.accept else "",
+            needs_agreed_start=bool(self._estimated),
             moves_on_grid=True,
             follows_points=not self.groups and self.robust != "saturate",
-            no_quantization=self._reason_against_integers(),
             guarantees_descent=exact
             and (self.schedule != "jacobi" or ((self.local_steps == 1 or damped) and not self.swaps)),
         )
@@ -324,8 +369,6 @@ class GTVMin(MethodBase):
         has_all_links = devices.varying or not self.groups
         weight = None if limit is None and has_all_links else devices.active_edges.astype(np.float64)
         alpha = self.objective.link_alpha(devices, start)
-        # Read by the acceptance test only. Initial stages along a tree end with equal centroids on all devices.
-        initial_centroids = share_equal(start.centroids) if self.accept else None
         return GTVMinState(
             centroids=start.centroids,
             previous=start.centroids,
@@ -337,8 +380,10 @@ class GTVMin(MethodBase):
             edge_alpha=alpha,
             edge_limit=limit,
             edge_weight=weight,
-            start=initial_centroids,
-            rehearsed=optional(start, "rehearsed"),
+            coupling=optional(start, "coupling"),
+            edge_estimated=optional(start, "edge_estimated"),
+            shares=optional(start, "shares"),
+            chosen=optional(start, "chosen"),
         )
 
     def message(self, state: GTVMinState, devices: Devices) -> DenseMessages:
@@ -349,82 +394,92 @@ class GTVMin(MethodBase):
         return DenseMessages(values, rows, is_stable=values is state.centroids, senders=devices.active)
 
     def update(self, state: GTVMinState, inbox: Inbox, devices: Devices) -> GTVMinState:
-        """Run the passes of the active devices, then test for convergence and two-cycles."""
+        """Minimize loss and coupling at the active devices, then test for convergence and two-cycles."""
+        steps = self._choose_steps()
         weight = saturate_alpha(state.edge_limit, state.edge_weight, state.centroids, inbox, devices)
         strength = (
             self.objective.link_alpha(devices, state) if devices.varying and devices.turn == 0 else state.edge_alpha
         )
-        alpha = strength if weight is None else strength * weight
-        if self.robust in RULES:
-            inbox = robust_filter(self.robust, state.centroids, inbox, devices)
-        coupling = self.settle(state).effective_coupling(devices.total, devices.hops)
-        relaxation = self.effective_relaxation(coupling, devices)
-        # On a grid the update computes the exact minimizer; `move_on_grid` then applies the relaxation in whole steps.
-        theta = relaxation if devices.grid is None else 1.0
-        weighted = weigh_equally(devices) if self.normalize_losses else devices
+        turn = Turn(
+            state,
+            steps.listen(self, state.centroids, inbox, devices),
+            steps.weigh(devices),
+            strength if weight is None else strength * weight,
+            self._relax(state, devices),
+        )
+        moved = steps.minimize(self, turn)
+        for adjust in steps.adjustments:
+            moved = adjust(self, turn, moved)
         active = devices.active
-        is_later_color = devices.turn > 0 and self.schedule == "colored"
-        if self.safeguard or self.matching == "optimal":
-            rule = PassRule(self.matching == "optimal", theta, self.local_steps, self.safeguard)
-            centroids, moves = run_passes(weighted, state.centroids, state.previous, inbox, alpha, rule)
-            moves = moves[active]
-        else:
-            points, masses, offsets = suppress_small_clusters(weighted, state.centroids)
-            if self.update_rule == "as-printed":
-                # The printed update divides by at least 1, which stands for one point of mean weight.
-                masses, alpha = masses / devices.unit, alpha / devices.unit
-            # The kernel may overwrite the array of centroids only if nothing else reads the old values. In the first
-            # turn of a round `previous` refers to this array; a grid and swaps compare old and new centroids below.
-            in_place = is_later_color and devices.grid is None and not self.swaps
-            # The distance to the centroids of two rounds ago is only read by `_find_two_cycles`.
-            centroids, moves = devices.kernels.gtvmin(
-                points, masses, offsets, state.centroids,
-                state.previous if self.schedule == "jacobi" else state.centroids, active, devices.indptr,
-                inbox.tables, inbox.rows, inbox.slots, alpha, theta, self.local_steps,
-                self.star_term, self.update_rule == "as-printed", in_place,
-            )  # fmt: skip
-        if devices.grid is not None:
-            within = self.schedule == "jacobi"
-            centroids, grid_moves = move_on_grid(devices, state.centroids, centroids, relaxation, within=within)
-            moves[:, 0] = grid_moves[active]
-        failed_swaps = state.quiet
-        if self.swaps and devices.round % _SWAP_INTERVAL == 0:
-            candidates = devices.active_devices & (failed_swaps < _SWAP_ATTEMPTS)
-            centroids, swapped = swap_centroids(weighted, centroids, inbox, alpha, candidates)
-            failed_swaps = np.where(swapped, 0, failed_swaps + candidates).astype(np.int8)
-            moves[swapped[active], 0] = max_moves(centroids[swapped], state.centroids[swapped])
         quiet_turns = state.calm.copy()
-        is_quiet = moves[:, 0] <= self.tol * devices.data_std
+        is_quiet = moved.moves[:, 0] <= self.tol * devices.data_std
         quiet_turns[active] = np.minimum(quiet_turns[active] + np.int8(1), np.int8(2)) * is_quiet
-        # In "async" a device may be active again before any of its neighbors was, with the same inbox. So one quiet
-        # turn is not enough. In the other schedules all devices are active once per round.
-        converged = quiet_turns >= (2 if self.schedule == "async" else 1)
-        if self.swaps:
-            converged &= failed_swaps >= _SWAP_ATTEMPTS
-        two_cycle = self._find_two_cycles(state, moves, active)
-        previous = state.previous if is_later_color else state.centroids
+        two_cycle = steps.find_two_cycles(turn, moved)
         return GTVMinState(
-            centroids=centroids,
-            previous=previous,
-            converged=converged,
+            centroids=moved.centroids,
+            previous=state.previous if self._is_later_color(devices) else state.centroids,
+            converged=(quiet_turns >= steps.calm_turns) & (moved.failed_swaps >= steps.failed_swaps),
             oscillating=two_cycle & state.echo,
             echo=two_cycle,
             calm=quiet_turns,
-            quiet=failed_swaps,
+            quiet=moved.failed_swaps,
             edge_alpha=strength,
             edge_limit=state.edge_limit,
             edge_weight=weight,
-            start=state.start,
-            rehearsed=state.rehearsed,
+            coupling=state.coupling,
+            edge_estimated=state.edge_estimated,
+            # A step without shares leaves those that are not used.
+            shares=state.shares if moved.shares is None else moved.shares,
+            chosen=state.chosen,
+            trials=state.trials,
         )
 
-    def _find_two_cycles(self, state: GTVMinState, moves: Floats, active: Integers) -> Mask:
-        """Find the devices whose centroids equal those two rounds ago, bool[n]; only "jacobi" can alternate."""
-        if self.schedule != "jacobi":
-            return state.echo
-        two_cycle = np.ones(len(state.echo), np.bool_)
-        two_cycle[active] = moves[:, 1] <= _TWO_CYCLE * moves[:, 0]
-        return two_cycle
+    def _minimize(self, turn: Turn) -> Moved:
+        """Run the passes of the docstring at the active devices."""
+        inputs = suppress_small_clusters(turn.devices, turn.state.centroids)
+        return self._run_kernel(turn, inputs, turn.alpha, as_printed=False)
+
+    def _minimize_as_printed(self, turn: Turn) -> Moved:
+        """Run the printed passes. They divide by at least 1, which stands for one point of mean weight."""
+        unit = turn.devices.unit
+        points, masses, offsets = suppress_small_clusters(turn.devices, turn.state.centroids)
+        return self._run_kernel(turn, (points, masses / unit, offsets), turn.alpha / unit, as_printed=True)
+
+    def _run_kernel(self, turn: Turn, inputs: KernelInputs, alpha: Floats, *, as_printed: bool) -> Moved:
+        """Run the passes in the kernel, which writes to the array of the last color where nothing reads it again."""
+        state, inbox, devices = turn.state, turn.inbox, turn.devices
+        # The distance to the centroids of two rounds ago is only read by the two-cycle test of "jacobi".
+        compared = state.previous if self.schedule == "jacobi" else state.centroids
+        # In the first turn of a round `previous` refers to this array; a grid and swaps compare old and new centroids.
+        in_place = self._is_later_color(devices) and devices.grid is None and not self.swaps
+        centroids, moves = devices.kernels.gtvmin(
+            *inputs, state.centroids, compared, devices.active, devices.indptr,
+            inbox.tables, inbox.rows, inbox.slots, alpha, turn.theta, self.local_steps,
+            self.star_term, as_printed, in_place,
+        )  # fmt: skip
+        return Moved(centroids, moves, state.quiet)
+
+    def _is_later_color(self, devices: Devices) -> bool:
+        """Whether other devices have already moved in this round."""
+        return devices.turn > 0 and self.schedule == "colored"
+
+    def _minimize_by_choice(self, turn: Turn) -> Moved:
+        """Run the passes of the docstring with shares where they were chosen."""
+        return minimize_by_choice(GTVMin._minimize, self, turn)
+
+    def _choose_steps(self) -> Steps:
+        """Choose the steps of an update."""
+        return _choose_steps(
+            self.schedule, self.update_rule, self.robust, self.normalize_losses,
+            self.safeguard or self.matching == "optimal", self.swaps, self.shares, self.coupling == "auto",
+        )  # fmt: skip
+
+    def _relax(self, state: GTVMinState, devices: Devices) -> Floats:
+        """Compute the relaxation factor of each device, float64[n], with an estimated coupling from this one."""
+        if state.coupling is not None:
+            return for_each_coupling(lambda coupling: self.effective_relaxation(coupling, devices), state.coupling)
+        coupling = self.effective_coupling(devices.total, devices.hops)
+        return np.full(len(devices), self.effective_relaxation(coupling, devices))
 
     def effective_relaxation(self, coupling: float | None = None, devices: Devices | None = None) -> float:
         """Compute the relaxation factor from parameter, coupling and run.
@@ -441,13 +496,22 @@ class GTVMin(MethodBase):
 
     @property
     def _coupling_choice(self) -> str:
-        """Origin of the coupling, as in the summary: auto, rehearsal, usual or given."""
+        """Origin of the coupling, as in the summary: its name, usual or given."""
         if isinstance(self.coupling, str):
             return self.coupling
         return "usual" if self.coupling is None and self.alpha is None else "given"
 
+    @property
+    def _estimated(self) -> str:
+        """Parameter for which stages before the method compare neighbors; empty: none."""
+        if self.coupling in ESTIMATED:
+            return f"coupling={self.coupling}"
+        return "shares=true" if self.shares else ""
+
     def _reason_against_suppression(self) -> str:
         """Explain why rows of small clusters cannot be suppressed with these parameters; empty: they can."""
+        if self._estimated:
+            return f"with {self._estimated} sends means of small clusters, too"
         if self.local_steps > 1:
             return f"with local_steps={self.local_steps} sends centroids after passes that are not checked"
         return "with swaps tries local points as centroids" if self.swaps else ""
@@ -456,12 +520,18 @@ class GTVMin(MethodBase):
         """Explain why centroids cannot move on a grid with these parameters; empty: they can."""
         if self.local_steps > 1:
             return f"with local_steps={self.local_steps} continues from centroids between the grid points"
+        if self.coupling == "auto":
+            return "with coupling=auto may choose shares, with which it minimizes between the grid points"
+        if self.shares:
+            return "with shares minimizes between the grid points"
         return "with swaps moves centroids to points between the grid points" if self.swaps else ""
 
     def _reason_for_static_links(self) -> str:
         """Explain why links must not change with these parameters; empty: they may."""
         if isinstance(self.relaxation, float) and self.relaxation > 1.0:
             return f"uses relaxation {self.relaxation:g}, which diverges unless links last (at most 1 is possible)"
+        if self._estimated:
+            return f"with {self._estimated} compares neighbors before the first round"
         return "removes links between groups for the whole run" if self.groups else ""
 
     def flops(self, work: Work) -> Integers:
@@ -473,17 +543,19 @@ class GTVMin(MethodBase):
     def resolved_parameters(self, devices: Devices) -> dict[str, Any]:
         """Collect alpha, coupling, relaxation and local_steps as used in the run."""
         coupling = self.effective_coupling(devices.total, devices.hops)
+        relaxation = self.effective_relaxation(coupling, devices)
         return {
             "alpha": self.alpha,
             "coupling": coupling,
-            "relaxation": self.effective_relaxation(coupling, devices),
+            "relaxation": None if self.relaxation == "auto" and self.has_several_couplings else relaxation,
             "local_steps": self.local_steps,
+            "coupling_chosen": self.coupling_chosen,
         }
 
     def effective_coupling(self, total: int, hops: int) -> float | None:
         """Compute the coupling on a graph of `total` devices and diameter `hops`; None if `alpha` is set.
 
-        "auto" and "rehearsal" give the smallest coupling, until `configure` or `settle` replaces them by a number.
+        Couplings by name give the smallest coupling, until `configure` or `settle` replaces them by a number.
         """
         if self.alpha is not None:
             return None
@@ -491,33 +563,47 @@ class GTVMin(MethodBase):
             return self.coupling
         return WEAK if self.groups else least_coupling(total, hops)
 
-    def configure(self, run: RunOutline) -> "GTVMin":
-        """Fill in the defaults of coupling, relaxation and acceptance test, and "auto" once `run.points` are known.
+    @property
+    def preferred(self) -> Mapping[str, Any]:
+        """Coupling that a run uses wherever it can: chosen from the points."""
+        return {"coupling": "auto"} if self.coupling is None and self.alpha is None else {}
 
-        Messages are integers by default if the coupling can be calibrated, with few clusters and good initial
-        centroids. Otherwise the grid stops the method early, and so does the rounding towards zero of "jacobi". If
-        small clusters are suppressed, the variance that the grid is chosen from would disclose them. On very large
-        graphs counting the bits takes too long.
-        """
-        if not self._reason_for_plain_defaults(run):
-            calibrates = _can_calibrate(run)
-            defaults = {"coupling": "rehearsal" if calibrates else "auto", "relaxation": "auto", "accept": True}
-            unset = {name: value for name, value in defaults.items() if vars(self)[name] is None}
-            suits_grid = self.k <= _INTEGER_CLUSTERS and self.init.name in _INTEGER_INITS and self.schedule != "jacobi"
-            return self.replaced(prefers_integers=calibrates and suits_grid, **unset).configure(run)
-        if run.points is None or self.coupling != "auto":
+    def check_parameters(self) -> None:
+        """Validate the parameters, as when the method is created."""
+        _check(self)
+
+    def configure(self, run: RunOutline) -> "GTVMin":
+        """Fill in the defaults of coupling and relaxation, and "strong" once `run.points` are known."""
+        if self.coupling in ESTIMATED:
+            return self if self.relaxation is not None else self.replaced(relaxation="auto")
+        if self._reason_for_plain_defaults(run):
             return self
-        return self.replaced(coupling=choose_coupling(run.topology, run.points, self.k))
+        is_unset = self.coupling is None and self.alpha is None
+        method = self.replaced(coupling="strong") if is_unset else self
+        if method.coupling != "strong":
+            return method
+        method = method.replaced(prefers_integers=self._suits_integers(run))
+        if run.points is None:
+            return method
+        return method.replaced(coupling=choose_coupling(run.topology, run.points, self.k))
+
+    def _suits_integers(self, run: RunOutline) -> bool:
+        """Tell whether messages are integers by default: with few clusters and good initial centroids.
+
+        Otherwise the grid stops the method early, and so does the rounding towards zero of "jacobi". If small clusters
+        are suppressed, the variance that the grid is chosen from would disclose them.
+        """
+        suits_grid = self.k <= _INTEGER_CLUSTERS and self.init.name in _INTEGER_INITS and self.schedule != "jacobi"
+        return suits_grid and run.complete and run.topology.n <= _INTEGER_DEVICES
 
     def _reason_for_plain_defaults(self, run: RunOutline) -> str:
-        """Find why this run uses the simple defaults without calibration and acceptance test; empty: it does not."""
+        """Find why this run uses 10 or 30 instead of coupling "strong", and real numbers; empty: it does not."""
         reasons = {
-            "alpha or coupling is set": self.alpha is not None or self.coupling is not None,
             "groups": bool(self.groups),
             "initial centroids are set": run.seeded,
             "devices start from different centroids": self._has_different_starts,
             "points that change": run.streamed,
-            f"robust={self.robust}": self.robust != "none",
+            f"robust={show(self.robust)}": self.robust != "none",
             "another update": not self.star_term or self.update_rule != "exact" or self.matching != "nearest"
             or self.normalize_losses or self.safeguard,
             run.disturbed: bool(run.disturbed),
@@ -529,15 +615,10 @@ class GTVMin(MethodBase):
         """Whether devices may start from different centroids."""
         return self.init.name == "local" or "hops" in dict(self.init.options)
 
-    def check(self, run: RunOutline, points: PointCount) -> None:
-        """Reject a calibrated coupling on a graph that is too large or disconnected."""
-        if self.coupling == "rehearsal":
-            check_calibration(run.topology)
-
     def stages(self, at: InitContext) -> Pipeline:
-        """Create the stages of groups, thresholds of saturation, calibration of the coupling and acceptance test."""
+        """Create the stages of groups, thresholds of saturation, and estimates or choice of the coupling."""
         seeding: tuple[Stage, ...] | None = None
-        before, after = list[Stage](), list[Stage]()
+        before = list[Stage]()
         if self.groups:
             from p2pkm.methods.init.group_links import GroupLinks
 
@@ -547,33 +628,72 @@ class GTVMin(MethodBase):
 
             before.append(Stage("warmup", self.at_coupling(_WARM_UP_COUPLING), _WARM_UP_ROUNDS))
             before.append(Stage("saturation-thresholds", SaturationThresholds(at.k), 3))
-        if self.coupling == "rehearsal":
-            from p2pkm.methods.init.rehearsal import CouplingCalibration
+        if self.coupling == "auto":
+            from p2pkm.methods.init.coupling_trials import list_stages
 
-            bounded_spanning_tree(at.topology)
-            before.append(Stage(CouplingCalibration.name, CouplingCalibration.on_graph(at.k, at.topology), 1))
-        if self.accept:
-            from p2pkm.methods.init.accept_test import AcceptTest
+            before += list_stages(self, at)
+        elif self._estimated:
+            before += self._estimating_stages(at)
+        return Pipeline(seeding, tuple(before))
 
-            bounded_spanning_tree(at.topology)
-            test = AcceptTest.after(self, at.topology)
-            after.append(Stage(AcceptTest.name, test, 1, all_links=True, after=True))
-        return Pipeline(seeding, tuple(before), tuple(after))
+    def _estimating_stages(self, at: InitContext) -> list[Stage]:
+        """Create the stages that estimate coupling or noise, with rounds of the method between them."""
+        from p2pkm.methods.init.coupling_estimate import CouplingEstimate
+
+        estimate = CouplingEstimate.of(self, at)
+        stages = [Stage(estimate.name, estimate, 1)]
+        for _ in range(_ESTIMATES - 1):
+            stages += [Stage("interim", self, _INTERIM_ROUNDS), Stage(estimate.name, estimate, 1)]
+        return stages
 
     def settle(self, state: Any) -> "GTVMin":
-        """Replace the coupling by the calibrated coupling in the state, if any."""
-        calibrated = optional(state, "rehearsed")
-        return self if calibrated is None or not len(calibrated) else self.replaced(coupling=float(calibrated[0, 0]))
+        """Replace the coupling by the one from the points in the state, if any; by the mean of several.
+
+        In the state of all devices, `chosen` has a number for each component.
+        """
+        coupling, chosen = optional(state, "coupling"), optional(state, "chosen")
+        if coupling is None or not len(coupling):
+            return self
+        has_several = bool((coupling != coupling[0]).any())
+        value = float(np.cumsum(coupling)[-1] / len(coupling)) if has_several else float(coupling[0])
+        return self.replaced(
+            coupling=value,
+            coupling_chosen=None if chosen is None else name_choices(chosen),
+            has_several_couplings=has_several,
+        )
 
     def at_coupling(self, coupling: float) -> "GTVMin":
         """Create the method of a warm-up at another coupling; it clips if links saturate later."""
         robust = "clip" if self.robust == "saturate" else self.robust
-        return self.replaced(coupling=coupling, alpha=None, robust=robust, accept=False)
+        return self.replaced(coupling=coupling, alpha=None, robust=robust)
 
 
-def _can_calibrate(run: RunOutline) -> bool:
-    """Tell whether the coupling can be calibrated on this graph, from rows of all devices."""
-    return run.complete and not calibration_obstacle(run.topology)
+@cache
+def _choose_steps(
+    schedule: str, update_rule: str, robust: Any, normalized: bool, guarded: bool, swaps: bool, shares: bool,
+    chosen: bool,
+) -> Steps:  # fmt: skip
+    """Choose the steps of an update; `guarded`: passes that the kernel does not implement; `chosen`: by a choice."""
+    minimize: Callable[[Any, Turn], Moved] = GTVMin._minimize
+    if guarded:
+        minimize = minimize_by_guarded_passes
+    elif shares:
+        minimize = minimize_by_shares
+    elif chosen:
+        minimize = GTVMin._minimize_by_choice
+    elif update_rule == "as-printed":
+        minimize = GTVMin._minimize_as_printed
+    return Steps(
+        listen=hear_robustly if is_filter(robust) else hear_all,
+        weigh=weigh_equally if normalized else keep_weights,
+        minimize=minimize,
+        adjustments=(adjust_to_grid, adjust_by_swaps) if swaps else (adjust_to_grid,),
+        find_two_cycles=find_two_cycles if schedule == "jacobi" else find_no_two_cycles,
+        # In "async" a device may be active again before any of its neighbors was, with the same inbox. So one quiet
+        # turn is not enough. In the other schedules all devices are active once per round.
+        calm_turns=2 if schedule == "async" else 1,
+        failed_swaps=SWAP_ATTEMPTS if swaps else 0,
+    )
 
 
 def _check(method: GTVMin) -> None:
@@ -592,6 +712,8 @@ def _check(method: GTVMin) -> None:
     }
     for name, known in choices.items():
         value = getattr(method, name)
+        if name == "robust" and is_function(value):
+            continue
         if check_scalar(value, name.removesuffix("_rule")) not in known:
             raise ExperimentError(f"unknown {name.removesuffix('_rule')} {value!r}. {suggest(str(value), known)}")
     if (method.groups or method.robust == "saturate") and isinstance(method.coupling, str):
@@ -599,15 +721,32 @@ def _check(method: GTVMin) -> None:
             f"--coupling {method.coupling} cannot be combined with --groups or --robust saturate: these change the "
             "links from which the coupling is chosen. Use a number, for example --coupling 10."
         )
-    if (method.groups or method._has_different_starts) and (method.accept or method.coupling == "rehearsal"):
+    if (method.groups or method._has_different_starts) and method._estimated:
         raise ExperimentError(
-            "--accept and --coupling rehearsal cannot be combined with --groups, --init local or a limit of hops: they "
-            "require initial centroids that all devices agreed on. Remove them, or use --init global without --groups."
+            f"{method._estimated} cannot be combined with --groups, --init local or a limit of hops: it requires "
+            "initial centroids that all devices agreed on. Use a coupling with a number, without shares, or --init "
+            "global without --groups."
         )
     if method.groups and method.init.name != "global":
         raise ExperimentError(
             f"--groups and --init {method.init} cannot be combined: the stage that finds groups gives the initial "
             "centroids. Remove one."
+        )
+    has_other_passes = method.local_steps > 1 or method.swaps or method.safeguard
+    if method.shares and method.coupling == "auto":
+        raise ExperimentError(
+            "shares=true and coupling=auto cannot be combined: auto chooses whether shares are used. Remove shares, or "
+            "use coupling=bayes, links, strong or a number."
+        )
+    if method.coupling == "auto" and has_other_passes:
+        raise ExperimentError(
+            "coupling=auto cannot be combined with local_steps, swaps or safeguard: it may choose shares, which "
+            "require one exact pass per turn. Use coupling=bayes or links, or remove them."
+        )
+    if method.shares and (method.coupling is None or has_other_passes):
+        raise ExperimentError(
+            "shares=true requires coupling=bayes, links, strong or a number, and cannot be combined with local_steps, "
+            "swaps or safeguard. Use coupling=bayes, or remove shares."
         )
     _check_passes(method)
     for name, label in (("k", "clusters"), ("local_steps", "local_steps")):
@@ -623,10 +762,19 @@ def _check_passes(method: GTVMin) -> None:
         "update=as-printed": method.update_rule == "as-printed",
         "swaps": method.swaps,
         "groups": method.groups,
-        f"robust={method.robust}": method.robust != "none",
+        f"robust={show(method.robust)}": method.robust != "none",
     }
     variant = next((name for name, is_on in variants.items() if is_on), "")
     conflict = next((name for name, is_on in conflicts.items() if is_on), "")
+    if method._estimated:
+        changed = {**conflicts, **variants, "normalize_losses": method.normalize_losses}
+        del changed["swaps"], changed["safeguard"]
+        change = next((name for name, is_on in changed.items() if is_on), "")
+        if change:
+            raise ExperimentError(
+                f"{method._estimated} and {change} cannot be combined: neighbors are compared for the exact update and "
+                f"devices that differ. Remove {change}, or use a coupling with a number, without shares."
+            )
     if variant and conflict:
         raise ExperimentError(
             f"{variant} and {conflict} cannot be combined: {variant} requires the exact update without changes. Remove "
@@ -651,9 +799,11 @@ def _check_numbers(method: GTVMin) -> None:
             f"alpha={method.alpha} and coupling={method.coupling} cannot be combined: alpha is the link strength of "
             "the paper, coupling its dimensionless form. Remove one."
         )
-    for name in ("alpha", "coupling", "tol"):
+    if method.coupling is not None:
+        check_coupling(method.coupling, _LARGEST)
+    for name in ("alpha", "tol"):
         value = getattr(method, name)
-        if value is not None and (name != "coupling" or value not in {"auto", "rehearsal"}):
+        if value is not None:
             check_positive(value, name, zero=True, most=_LARGEST)
     if method.relaxation in (None, "auto"):
         return

@@ -6,11 +6,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask, Stream
+from p2pkm.core.card import Card
 from p2pkm.core.expected_messages import Known, NoMessages
 from p2pkm.core.messages import DenseMessages, Inbox, no_messages
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
-from p2pkm.core.traits import MethodTraits
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.core.validation import check_integer
 
 
@@ -32,7 +33,7 @@ class LocalOnlyState(NamedTuple):
 class LocalOnly(MethodBase):
     """Independent k-means on each device: the baseline without messages.
 
-    The gain of any other method is measured against this baseline. Every run prints it as ``local-only baseline``.
+    Every run prints its cost ratio as ``local-only baseline``.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ class LocalOnly(MethodBase):
     **Objective.** The local loss L_i of each device, equation (6) of Jung 2025.
 
     **Update.** Greedy k-means++ seeding [2]_ and Lloyd's algorithm [1]_ on the local points, the best of `n_init`. With
-    fewer than k distinct points the other rows are absent. The server of a star graph is without points and rows.
+    fewer than k distinct points the other rows are absent.
 
     **Messages.** None.
 
@@ -83,8 +84,19 @@ class LocalOnly(MethodBase):
     _: KW_ONLY
     n_init: int = 5
 
-    name: ClassVar[str] = "local"
-    traits: ClassVar[MethodTraits] = MethodTraits(needs_hub=True)
+    card = Card(
+        "local",
+        family="baseline",
+        sends="nothing",
+        points="none",
+        line="k-means on every device without messages",
+    )
+    name: ClassVar[str] = card.name
+    traits: ClassVar[MethodTraits] = MethodTraits(
+        message_content=MessageContent.OTHER,
+        needs_hub=True,
+        no_correspondence="clusters the points of each device alone",
+    )
     schedule: ClassVar[str] = "star"
     default_rounds: ClassVar[int] = 1
 

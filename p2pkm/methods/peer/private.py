@@ -9,12 +9,13 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Keys, Mask
+from p2pkm.core.card import Card
 from p2pkm.core.errors import ExperimentError, NetworkError, TopologyError
 from p2pkm.core.expected_messages import Known, TreeSums
 from p2pkm.core.messages import DenseMessages, Inbox, no_messages
 from p2pkm.core.protocols import MethodBase, OnGraph, PointCount, RunOutline, Work
 from p2pkm.core.states import register
-from p2pkm.core.traits import MethodTraits
+from p2pkm.core.traits import Condition, MessageContent, MethodTraits
 from p2pkm.core.validation import check_choice, check_integer
 from p2pkm.methods.building_blocks import secure_walk, tree_sums
 from p2pkm.methods.building_blocks.gdp import epsilon_of, mu_of
@@ -90,9 +91,8 @@ class PrivateState(NamedTuple):
 class Private(MethodBase):
     r"""Differentially private k-means from a few noisy sums along a spanning tree.
 
-    Devices add tables of their local points along a tree, with Gaussian noise, and compute the centroids from the
-    totals. All devices end with the same centroids. The method gives (epsilon, delta)-differential privacy for every
-    point, or for all points of every device together.
+    Devices add tables of their local points along a tree, with Gaussian noise, and compute common centroids from the
+    totals, with (epsilon, delta)-differential privacy for every point, or for all points of every device together.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class Private(MethodBase):
         to it. A smaller value gives devices with many points less weight.
     noise_seed : int, optional
         Seed of noise and masks instead of the secret of the operating system, for tests and studies of accuracy. With
-        it the guarantee is void: the noise can be computed from `noise_seed` and seed, and subtracted.
+        it the guarantee is void.
 
     Raises
     ------
@@ -162,8 +162,7 @@ class Private(MethodBase):
     **Messages.** 32 bytes over every link and direction once (only "masks"). Then per sum one table up and one command
     down per tree link, 8 bytes per number. The number of sums, 5 to 16, depends on noisy totals only.
 
-    **Convergence.** Ends after all sums, even if centroids still move: otherwise the end would disclose something. The
-    cost may increase.
+    **Convergence.** Ends after all sums. The cost may increase.
 
     **Privacy.** (epsilon, delta)-differential privacy for each point of the other devices, with ``relation="device"``
     for all points of a device together, against any `curious` colluding devices ("masks"), any number of them ("none"),
@@ -172,8 +171,7 @@ class Private(MethodBase):
     memory only, so a run writes no checkpoints and cannot be resumed or repeated. The centroids may be published; the
     number of points only with "replace". Not protected: participation of a device, all points of a device together
     unless ``relation="device"``, and the run folder, scores, labels and figures, which the monitor computes from the
-    points. A device whose points are removed stays in the graph with empty tables, so the number of devices is public.
-    Assumes that devices follow the protocol, and ignores the rounding of floating-point numbers.
+    points. Assumes that devices follow the protocol, and ignores the rounding of floating-point numbers.
 
     **Faults.** Rejected: a lost message breaks a sum, and repeating a sum would spend the budget twice.
 
@@ -211,7 +209,14 @@ class Private(MethodBase):
 
     # Facts of the final state, for the summary; `settle` sets them.
     _facts: ClassVar[Facts | None] = None
-    name: ClassVar[str] = "private"
+    card = Card(
+        "private",
+        family="private",
+        sends="noisy sums",
+        points="none",
+        line="differentially private k-means by sums along a tree",
+    )
+    name: ClassVar[str] = card.name
     default_rounds: ClassVar[int] = 150
     schedule: ClassVar[str] = "jacobi"
 
@@ -242,16 +247,21 @@ class Private(MethodBase):
     def traits(self) -> MethodTraits:
         """Traits of the method, see `p2pkm.core.traits`."""
         return MethodTraits(
-            no_suppression="sends noisy sums over all devices, which protect single points already",
-            needs_reliable_links="adds up tables along a tree, and must not repeat a sum that fails",
-            needs_static_links="adds up tables along a spanning tree, whose links have to last",
+            message_content=MessageContent.OTHER,
+            incompatible_with={
+                "suppression": "sends noisy sums over all devices, which protect single points already",
+                Condition.LOSSY_LINKS: "adds up tables along a tree, and must not repeat a sum that fails",
+                Condition.CHANGING_LINKS: "adds up tables along a spanning tree, whose links must not change",
+                "quantization": "sends integers already",
+                Condition.POINT_WEIGHTS: "bounds the change of a sum by one point, which a weight would increase",
+                Condition.MEASURED_POINTS: "takes the ball of the points as a parameter, and must not compute "
+                "anything from them before",
+            },
             needs_honest_messages=True,
-            no_quantization="sends integers already",
-            no_weights="bounds the change of a sum by one point, which a weight would increase",
-            no_measuring="takes the ball of the points as a parameter, and must not compute anything from them before",
             needs_parameters=list_missing(self.epsilon, self.radius),
             common_centroids=True,
-            draws_secrets=True,
+            guarantee="(epsilon, delta)-differential privacy for every point, or all points of a device "
+            "(relation=device), against other devices and recipients of the centroids as trust and curious say",
             noise_seed=self.noise_seed,
         )
 
@@ -365,20 +375,19 @@ class Private(MethodBase):
 
     def on(self, topology: Topology) -> "PrivateOnGraph":
         """Bind the method to a spanning tree of the graph."""
-        return PrivateOnGraph(self, build_spanning_tree(topology))
+        kind = MaskedOnGraph if self.trust == "masks" else PrivateOnGraph
+        return kind(self, build_spanning_tree(topology))
 
 
 @dataclass(frozen=True)
 class PrivateOnGraph(OnGraph):
-    """`Private` along a tree: each round is one sum, up and down; keys are sent in the initial exchange."""
+    """`Private` along a tree: each round is one sum, up and down."""
 
     method: Private
     tree: Tree
 
-    @property
-    def masks(self) -> bool:
-        """Whether masks hide the tables."""
-        return self.method.trust == "masks"
+    # Words of a key in the initial exchange.
+    key_words: ClassVar[int] = 0
 
     @property
     def depth(self) -> int:
@@ -398,7 +407,7 @@ class PrivateOnGraph(OnGraph):
         for before, after in pairwise(most):
             release = plan.release(before)
             tables.append((release.rows * release.width, len(encode(after, release.kind))))
-        return TreeSums(*self.tree, WORDS * self.masks, tuple(tables), len(least) - 1)
+        return TreeSums(*self.tree, self.key_words, tuple(tables), len(least) - 1)
 
     def finds_all(self, known: Known, before: bool) -> bool:
         """Return True: noisy sums give k clusters for any points."""
@@ -417,9 +426,9 @@ class PrivateOnGraph(OnGraph):
         return _assemble(np.full((n, self.k, devices.d), np.inf), parts, edge_keys)
 
     def message(self, state: PrivateState, devices: Devices) -> DenseMessages:
-        """Send keys over all links in the initial exchange, then tables, if it is the turn of the layer."""
+        """Send tables or commands, if it is the turn of the layer."""
         if devices.round == 0:
-            return secure_walk.send_keys(devices) if self.masks else secure_walk.send_nothing(devices)
+            return self.send_keys(devices)
         position = tree_sums.PassPosition(devices.turn, self.depth)
         if not position.is_in_pass:
             return no_messages(len(devices), 1, 1)
@@ -434,13 +443,25 @@ class PrivateOnGraph(OnGraph):
             return state
         position = tree_sums.PassPosition(devices.turn - 1, self.depth)
         if devices.turn == 0:
-            if devices.round == 1 and self.masks:
-                state = state._replace(edge_keys=link_keys(devices, secure_walk.receive_words(inbox, devices)))
+            if devices.round == 1:
+                state = self.receive_keys(state, inbox, devices)
             return self.cover(state, devices)
         state = (self.receive_tables if position.up else self.receive_command)(state, inbox, devices)
         if position.at_roots:
             state = self.compute_command(state, devices)
         return self.apply_command(state, devices) if position.is_last else state
+
+    def send_keys(self, devices: Devices) -> DenseMessages:
+        """Send what the initial exchange requires: nothing without masks."""
+        return secure_walk.send_nothing(devices)
+
+    def receive_keys(self, state: PrivateState, inbox: Inbox, devices: Devices) -> PrivateState:
+        """Read the initial exchange."""
+        return state
+
+    def mask(self, tables: Keys, state: PrivateState, devices: Devices, name: SumName) -> Keys:
+        """Hide the tables of a sum, uint64[n, r, 1]; without masks they are sent as they are."""
+        return tables
 
     def cover(self, state: PrivateState, devices: Devices) -> PrivateState:
         """Compute the table of each device for this sum, with noise and masks, into `up`."""
@@ -454,9 +475,7 @@ class PrivateOnGraph(OnGraph):
             words = np.zeros((n, int(lengths.max())), np.uint64)
             for span, table in tables:
                 words[span, : table.shape[1]] = table
-        up = words[:, :, None]
-        if self.masks:
-            up = secure_walk.cover(up, devices, state.edge_keys, name)
+        up = self.mask(words[:, :, None], state, devices, name)
         return state._replace(up=up, down=np.zeros((n, 1, 1)), lengths=lengths)
 
     def _noisy_tables(self, state: PrivateState, devices: Devices, span: slice, name: SumName) -> Keys:
@@ -543,6 +562,25 @@ class PrivateOnGraph(OnGraph):
                 rows = lift(after, after.origins) if after.facts.kind == Kind.INNER_STEP else after.origins
                 centroids[span] = after.mean + rows + self.method.center
         return _assemble(centroids, parts, state.edge_keys)
+
+
+@dataclass(frozen=True)
+class MaskedOnGraph(PrivateOnGraph):
+    """`PrivateOnGraph` with masks, which hide each table: their keys are sent in the initial exchange."""
+
+    key_words: ClassVar[int] = WORDS
+
+    def send_keys(self, devices: Devices) -> DenseMessages:
+        """Send a key over every link."""
+        return secure_walk.send_keys(devices)
+
+    def receive_keys(self, state: PrivateState, inbox: Inbox, devices: Devices) -> PrivateState:
+        """Derive the keys of the masks of every link."""
+        return state._replace(edge_keys=link_keys(devices, secure_walk.receive_words(inbox, devices)))
+
+    def mask(self, tables: Keys, state: PrivateState, devices: Devices, name: SumName) -> Keys:
+        """Hide the tables of a sum by masks that cancel in the total, uint64[n, r, 1]."""
+        return secure_walk.cover(tables, devices, state.edge_keys, name)
 
 
 def _assemble(centroids: Floats, parts: list[tuple[slice, Knowledge]], edge_keys: Keys) -> PrivateState:

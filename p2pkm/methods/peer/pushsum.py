@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats
+from p2pkm.core.card import OPEN, Card
 from p2pkm.core.messages import Inbox
 from p2pkm.methods.building_blocks.averaging import add_differences, relative_weights
 from p2pkm.methods.building_blocks.lloyd_by_averages import CountedLloyd
@@ -16,9 +17,8 @@ from p2pkm.methods.init.value import Init
 class PushSumLloyd(CountedLloyd):
     r"""Lloyd steps on sums and counts that devices distribute in equal shares to neighbors.
 
-    All devices approximate one central Lloyd step per round. In the T turns of a round each device divides its sums and
-    counts equally between itself and its neighbors. It needs to know only its own degree. Clusters are paired by their
-    number.
+    Every round approximates a Lloyd step on the pooled points: in T turns each device divides its sums and counts
+    equally between itself and its neighbors. It needs to know only its own degree. Clusters are paired by their number.
 
     Parameters
     ----------
@@ -28,10 +28,10 @@ class PushSumLloyd(CountedLloyd):
         Gossip turns T per Lloyd step. Default: chosen from the graph between 10 and 100, such that the sums of a single
         device deviate by at most 10 % from their mean. T is 22 on a ring of 10 and 10 on a complete graph.
     init : Init or str, default="global:candidates=1"
-        Initialization. It should give all devices the same centroids; `local` does not.
+        Should give all devices the same centroids; `local` does not.
     tol : float, default=1e-5
-        Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
-        tol * sqrt(total variance) in a round.
+        A device has converged if no coordinate of its centroids moved by more than tol * sqrt(total variance) in a
+        round.
     counters : bool, optional
         Whether to send running totals, which tolerate lost messages but require static links. Default: True under
         faults on a static graph.
@@ -57,26 +57,24 @@ class PushSumLloyd(CountedLloyd):
         T times:  z_ic <- A_ii z_ic + sum_{j in N_i} A_ij z_jc,   A_ji = A_ii = 1 / (1 + deg_i)
         (s, v) = z_ic;  w_ic <- s / v
 
-    Devices with many neighbors receive more than others, but this factor is equal in s and v and cancels in the ratio.
-    A centroid does not move if v < 1e-12 points of mean weight.
+    Devices with many neighbors receive more than others; this factor cancels in the ratio. A centroid does not move if
+    v < 1e-12 points of mean weight.
 
     **Messages.** k rows (s, v) / (1 + deg_i) to each neighbor, once per turn and in the initial exchange.
 
-    **Link weights.** They define the shares, and only their ratios matter. With mean_i the mean weight of the links of
-    device i, A_ji = w_ij / (mean_i (1 + deg_i)) and A_ii = 1 / (1 + deg_i). The message does not change: the receiver
-    multiplies it by w_ij / mean_i.
+    **Link weights.** With mean_i the mean weight of the links of device i, A_ji = w_ij / (mean_i (1 + deg_i)) and A_ii
+    = 1 / (1 + deg_i). The receiver multiplies the message by w_ij / mean_i. Only ratios of weights matter.
 
     **Convergence.** The columns of A add up to 1, so a turn preserves sum_i z_ic. On a connected graph s / v tends to
-    the ratio of the sums over all devices [1]_. So for large T every round is a central Lloyd step at every device.
+    the ratio of the sums over all devices [1]_, so for large T every round is a central Lloyd step.
 
     **Privacy.** No guarantee. In the first turn of every round neighbors receive a known fraction of the local sums and
     counts, from which they can compute them.
 
     **Faults.** With `counters` a device sends the running total of all its shares [2]_, and each receiver adds the
-    increase since the last total that it received. So no sums are lost: sum_i z_ic plus the shares in transit is
-    constant. Shares of one round may arrive in the next, so each round continues the last averages: z changes by the
-    change of the local sums. A device with too little weight, for example because its neighbors are unavailable, keeps
-    its centroids for that round.
+    increase since the last total that it received, so no sums are lost. Shares may arrive in the next round, so each
+    round continues the last averages: z changes by the change of the local sums. A device with too little weight, for
+    example because its neighbors are unavailable, keeps its centroids for that round.
 
     References
     ----------
@@ -103,7 +101,16 @@ class PushSumLloyd(CountedLloyd):
     tol: float = 1e-5
     counters: bool | None = None
 
-    name: ClassVar[str] = "pushsum"
+    card = Card(
+        "pushsum",
+        family="iterative",
+        sends="sums",
+        points="few",
+        line="Lloyd steps on sums averaged by push-sum",
+        paper={"gossips": 10, "init": "global:candidates=1", "tol": 1e-5},
+        source=OPEN,
+    )
+    name: ClassVar[str] = card.name
     least_turns: ClassVar[int] = 10
     unevenness: ClassVar[float] = 0.1
     default_rounds: ClassVar[int] = 30

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats
+from p2pkm.core.card import OPEN, Card
 from p2pkm.core.messages import Inbox
 from p2pkm.methods.building_blocks.averaging import WEIGHTED, mix, mixing_weights
 from p2pkm.methods.building_blocks.lloyd_by_averages import CountedLloyd
@@ -16,8 +17,8 @@ from p2pkm.methods.init.value import Init
 class TrackingLloyd(CountedLloyd):
     r"""Lloyd steps on sums and counts tracked by dynamic average consensus.
 
-    All devices follow the mean of all local sums and counts while these change. Unlike `ConsensusLloyd` each round
-    continues the averages of the last one, so few gossip turns per round suffice. Clusters are paired by their number.
+    Unlike in `ConsensusLloyd`, each round continues the averages of sums and counts of the last one, so few gossip
+    turns per round suffice. Clusters are paired by their number.
 
     Parameters
     ----------
@@ -27,10 +28,10 @@ class TrackingLloyd(CountedLloyd):
         Gossip turns T per Lloyd step. Default: chosen from the graph between 3 and 100, such that the sums of a single
         device deviate by at most 100 % from their mean. T is 6 on a ring of 10 and 3 on a complete graph.
     init : Init or str, default="global:candidates=1"
-        Initialization. It should give all devices the same centroids; `local` does not.
+        Should give all devices the same centroids; `local` does not.
     tol : float, default=1e-5
-        Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
-        tol * sqrt(total variance) in a round.
+        A device has converged if no coordinate of its centroids moved by more than tol * sqrt(total variance) in a
+        round.
     counters : bool, optional
         Whether to send running totals, which tolerate lost messages but require static links. Default: True under
         faults on a static graph.
@@ -62,16 +63,14 @@ class TrackingLloyd(CountedLloyd):
     **Link weights.** They define P as in `ConsensusLloyd`; only their ratios matter.
 
     **Convergence.** sum_i z_ic = sum_i r_ic after every turn. Once no label changes, z tends to the mean over all
-    devices of a connected graph [1]_. The method is not stable on every graph: on a star of ten devices it leaves the
-    minimum.
+    devices of a connected graph [1]_. The method is not stable on every graph, for example on a star of ten devices.
 
     **Privacy.** No guarantee. The first message contains the local sums and counts. A device that receives the messages
     of all neighbors of a device can compute how these sums change.
 
     **Faults.** With `counters` device i sends the running total of all its z [3]_ and subtracts its offers from its own
-    z. Neighbor j adds P_ij times the increase of the total. Without losses this is the same average. With losses, sum_i
-    z_ic plus the offers in transit stays equal to sum_i r_ic. A device with too little weight, for example because its
-    neighbors are unavailable, keeps its centroids for that round.
+    z. Neighbor j adds P_ij times the increase of the total, so lost messages lose no sums. A device with too little
+    weight, for example because its neighbors are unavailable, keeps its centroids for that round.
 
     References
     ----------
@@ -98,7 +97,16 @@ class TrackingLloyd(CountedLloyd):
     tol: float = 1e-5
     counters: bool | None = None
 
-    name: ClassVar[str] = "tracking"
+    card = Card(
+        "tracking",
+        family="iterative",
+        sends="sums",
+        points="few",
+        line="Lloyd steps on sums tracked by dynamic consensus",
+        paper={"gossips": 3, "init": "global:candidates=1", "tol": 1e-5},
+        source=OPEN,
+    )
+    name: ClassVar[str] = card.name
     least_turns: ClassVar[int] = 3
     unevenness: ClassVar[float] = 1.0
     default_rounds: ClassVar[int] = 150

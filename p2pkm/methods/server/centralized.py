@@ -6,9 +6,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Search, Stream, cluster
+from p2pkm.core.card import Card
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.protocols import Report, ServerMethodBase
-from p2pkm.core.traits import ServerTraits
+from p2pkm.core.traits import MessageContent, ServerTraits
 from p2pkm.core.validation import check_choice, check_integer
 
 # Largest number of passes over all points in coordinate descent.
@@ -20,7 +21,7 @@ class Central(ServerMethodBase):
     r"""Clustering of all points at a server: k-means ("central") or coordinate descent ("cdkm").
 
     Clients send their points; the server clusters them `n_init` times and returns the best result. "central" is the
-    reference that methods without raw points are compared with.
+    reference of all cost ratios.
 
     Parameters
     ----------
@@ -50,11 +51,11 @@ class Central(ServerMethodBase):
 
         n_q / (n_q + u) |x - w_q|^2 < n_p / (n_p - u) |x - w_p|^2
 
-    **Messages.** Up: every point with its weight, once. Down: k centroids.
+    **Messages.** Up: every point, once, with its weight if any point of the system has a weight other than 1. Down: k
+    centroids.
 
-    **Convergence.** Lloyd steps never increase the cost. Every move of "cdkm" decreases the cost by u times the
-    difference of the two sides. Where no move is possible, Lloyd's algorithm is at a fixed point, too; the converse is
-    false.
+    **Convergence.** Lloyd steps never increase the cost. Every move of "cdkm" decreases the cost; where no move is
+    possible, Lloyd's algorithm is at a fixed point, too, but not vice versa.
 
     **Privacy.** No guarantee. The server receives all raw points.
 
@@ -78,8 +79,28 @@ class Central(ServerMethodBase):
     method: Literal["lloyd", "cdkm"] = "lloyd"
     n_init: int = 20
 
+    card = (
+        Card(
+            "central",
+            family="baseline",
+            sends="points",
+            points="all",
+            line="k-means on the pooled points at a server",
+            fixed={"method": "lloyd"},
+        ),
+        Card(
+            "cdkm",
+            family="baseline",
+            sends="points",
+            points="all",
+            line="coordinate descent on the pooled points at a server",
+            fixed={"method": "cdkm"},
+        ),
+    )
     default_rounds: ClassVar[int] = 1
-    traits: ClassVar[ServerTraits] = ServerTraits(one_shot=True, no_suppression="sends raw points")
+    traits: ClassVar[ServerTraits] = ServerTraits(
+        message_content=MessageContent.CENTROIDS, one_shot=True, incompatible_with={"suppression": "sends raw points"}
+    )
 
     def __post_init__(self) -> None:
         """Validate the parameters."""
@@ -93,18 +114,20 @@ class Central(ServerMethodBase):
         return "central" if self.method == "lloyd" else "cdkm"
 
     def expected_messages(self, known: Known) -> Reports:
-        """Count all points with their weights."""
+        """Count all points, with their weights if there are any."""
         enough = known.distinct >= self.k
-        return Reports(known.points, known.features + 1, True, answered=enough, by_points=True)
+        return Reports(known.points, known.features + known.weighted, True, answered=enough, by_points=True)
 
     def report(self, clients: Devices, model: Floats) -> Report:
-        """Send all points."""
-        n = len(clients)
+        """Send all points, with their weights if there are any."""
+        n, d = len(clients), clients.d
         sizes = clients.sizes
-        values = np.zeros((n, max(1, sizes.max(initial=0)), clients.d + 1))
+        values = np.zeros((n, max(1, sizes.max(initial=0)), d + clients.weighted))
         owner = np.repeat(np.arange(n), sizes)
         place = np.arange(len(owner)) - clients.offsets[owner]
-        values[owner, place] = np.column_stack((clients.stored, clients.point_weights))
+        values[owner, place, :d] = clients.stored
+        if clients.weighted:
+            values[owner, place, d] = clients.point_weights
         return Report(values, sizes, np.full((n, 1, clients.d), np.inf))
 
     def aggregate(self, server: Devices, tables: list[Floats], model: Floats) -> Floats:
@@ -112,7 +135,8 @@ class Central(ServerMethodBase):
         rows = np.concatenate(tables)
         if len(rows) == 0:
             return model[model[:, 0] < np.inf]
-        points, weights = np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, -1])
+        points = np.ascontiguousarray(rows[:, : server.d])
+        weights = np.ascontiguousarray(rows[:, server.d]) if server.weighted else np.ones(len(rows))
         if self.method == "cdkm":
             return self._descend(server, points, weights)
         # The same draws as those of central k-means, the reference of cost ratios.

@@ -6,10 +6,11 @@ from typing import ClassVar
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask, Search, Stream, cluster
+from p2pkm.core.card import Card
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
-from p2pkm.core.traits import ServerTraits
+from p2pkm.core.traits import MessageContent, ServerTraits
 from p2pkm.core.validation import check_integer, check_positive
 
 
@@ -17,8 +18,8 @@ from p2pkm.core.validation import check_integer, check_positive
 class DWFKM(ServerMethodBase):
     r"""Local Lloyd steps, and means of rows of equal number at a server, weighted by points (DWF k-means).
 
-    In each round all clients take some Lloyd steps from the server's centroids. The server averages the results of each
-    cluster, weighted by the number of points that each client had in the cluster.
+    In each round all clients take Lloyd steps from the server's centroids. The server averages the results of each
+    cluster, weighted by points.
 
     Parameters
     ----------
@@ -54,19 +55,23 @@ class DWFKM(ServerMethodBase):
                                  C_i <- `local_steps` Lloyd steps of X_i from C
                       server:    c   <- sum_i S_ic c_i / sum_i S_ic
 
-    A centroid without points of a client does not move at this client, and one without points of any client does not
-    move at the server. With one local step the update is a Lloyd step on the pooled points.
+    A centroid without points does not move, at a client or at the server. With one local step the update is a Lloyd
+    step on the pooled points.
 
-    **Messages.** Up: one row (centroid, count) per cluster. Down: the centroids.
+    **Messages.** Up: one row (centroid, count) per cluster; the first report has counts 0, which are not used. Down:
+    the centroids.
 
-    **Convergence.** Not guaranteed with several local steps: clients with different points of a cluster move it to
-    different places, and the mean of these is not the mean of the points.
+    **Convergence.** Not guaranteed with several local steps: clients move a centroid to different places, and the mean
+    of these is not the mean of the points.
 
     **Privacy.** No guarantee. The server receives centroids and counts of single clients. A cluster of one point is
     that point.
 
+    **Faults.** A client whose first report was lost sends it again. Once the server has centroids, it leaves out such
+    reports, whose rows do not have the numbers of its own.
+
     **Differences from the paper.** All clients take part in every round, so learning rate and momentum, which the
-    authors use when a part of the clients is drawn, are left out. `tol` is relative.
+    authors use with a sample of clients, are left out. `tol` is relative.
 
     References
     ----------
@@ -90,9 +95,22 @@ class DWFKM(ServerMethodBase):
     server_n_init: int = 5
     tol: float = 1e-6
 
-    name: ClassVar[str] = "dwfkm"
+    card = Card(
+        "dwfkm",
+        family="server",
+        sends="centroids",
+        points="few",
+        line="local Lloyd steps, weighted means at the server (DWF)",
+        paper={"local_steps": 5, "client_n_init": 5, "server_n_init": 5},
+        source="[1], and the authors' code for the numbers",
+    )
+    name: ClassVar[str] = card.name
     traits: ClassVar[ServerTraits] = ServerTraits(
-        no_suppression="averages rows by their number, so that none can be left out", follows_points=True
+        message_content=MessageContent.CENTROIDS,
+        incompatible_with={
+            "suppression": "averages rows by their number, so that none can be left out",
+        },
+        follows_points=True,
     )
     default_rounds: ClassVar[int] = 300
 
@@ -111,11 +129,13 @@ class DWFKM(ServerMethodBase):
         """Take Lloyd steps from the server's centroids; in the initial exchange, cluster the local points."""
         if clients.round == 0:
             centroids, counts, _ = clients.kmeans(self.k, Stream.CLIENT, starts=self.client_n_init)
+            sent = np.zeros_like(counts)
         else:
             _, counts, _ = clients.refine(model, 0)
             centroids, _, _ = clients.refine(model, self.local_steps)
+            sent = np.where(np.isfinite(counts), counts, 0.0)
         local = np.where((counts > 0.0)[:, :, None], centroids, np.inf)
-        values, rows = pack(np.concatenate((centroids, np.where(np.isfinite(counts), counts, 0.0)[:, :, None]), axis=2))
+        values, rows = pack(np.concatenate((centroids, sent[:, :, None]), axis=2))
         return Report(values, np.where(clients.sizes > 0, rows, 0), local)
 
     def aggregate(self, server: Devices, tables: list[Floats], model: Floats) -> Floats:
@@ -131,6 +151,9 @@ class DWFKM(ServerMethodBase):
             return centroids[centroids[:, 0] < np.inf]
         sums, totals = np.zeros_like(model), np.zeros((len(model), 1))
         for table in reported:
+            # A first report that a client without a reply repeated: its rows are not numbered as those of the server.
+            if not table[:, -1].any():
+                continue
             sums += table[:, -1:] * table[:, :-1]
             totals += table[:, -1:]
         return np.where(totals > 0.0, sums / np.where(totals > 0.0, totals, 1.0), model)

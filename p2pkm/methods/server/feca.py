@@ -6,10 +6,11 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
+from p2pkm.core.card import Card
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
-from p2pkm.core.traits import ServerTraits
+from p2pkm.core.traits import MessageContent, ServerTraits
 from p2pkm.core.validation import check_choice, check_integer
 from p2pkm.methods.init.given import cluster_from_random_points
 
@@ -62,21 +63,19 @@ class FeCA(ServerMethodBase):
     Each remaining centroid has a radius, and the server turns all of them into balls::
 
         empirical:    r_c = min(max_{x in D_c} |x - c|, 1/2 min_{c' != c} |c - c'|)
-        theoretical:  r = 1/2 min |c - c'| over the centroids that remain after this: in row order, a centroid and the
-        nearest
-                      remaining one are removed if max |x - c| of both together exceeds their distance
+        theoretical:  in row order, a centroid and the nearest remaining one are removed if max |x - c| of both
+                      together exceeds their distance; then r = 1/2 min |c - c'|
         server:       the largest remaining ball takes all centroids inside; the k balls with most members -> their
-        means
+                      means
 
-    Ties: of equal radii the lowest client, then row; of equally full balls the first. A single centroid has the radius
-    ``max |x - c|``. If "theoretical" leaves fewer than two centroids, it uses half the least distance of all. With
-    fewer than k balls the result has fewer centroids.
+    A single centroid has the radius ``max |x - c|``. If "theoretical" leaves fewer than two centroids, it uses half the
+    least distance of all. With fewer than k balls the result has fewer centroids.
 
     **Messages.** Up: one row (centroid, radius) per remaining centroid, once. Down: at most k centroids.
 
     **Convergence.** One-shot. Under the Stochastic Ball Model, separated as in theorem 4.1 of [1]_, "theoretical" ends
-    within 4 / (5 eta) of the least distance of two true centers. Its proof (41) assumes that every client keeps the two
-    closest centroids: a client that lost one of them may have too large a radius and join two clusters.
+    within 4 / (5 eta) of the least distance of two true centers, if every client keeps the two closest centroids, as
+    (41) assumes: otherwise a radius may be too large and join two clusters.
 
     **Privacy.** No guarantee. The server receives refined centroids and the extent of their clusters, but no counts. A
     cluster of a single point is that point, with radius 0.
@@ -108,7 +107,16 @@ class FeCA(ServerMethodBase):
     n_init: int = 1
     local_steps: int = 300
 
-    name: ClassVar[str] = "feca"
+    card = Card(
+        "feca",
+        family="server",
+        sends="centroids",
+        points="few",
+        line="one-shot merge of refined local centroids",
+        paper={"variant": "empirical", "prune": True, "pair": "merge", "seeding": "plusplus", "n_init": 1},
+        source="[1], Algorithms 1, 2 and 4",
+    )
+    name: ClassVar[str] = card.name
     default_rounds: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -124,7 +132,7 @@ class FeCA(ServerMethodBase):
     @property
     def traits(self) -> ServerTraits:
         """Traits of the method, see `p2pkm.core.traits`."""
-        return ServerTraits(one_shot=True)
+        return ServerTraits(message_content=MessageContent.CENTROIDS, one_shot=True)
 
     def expected_messages(self, known: Known) -> Reports:
         """Count the centroids of all clients, each with a radius."""

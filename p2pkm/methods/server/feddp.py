@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Keys, Mask, Search, Stream, cluster
+from p2pkm.core.card import Card
 from p2pkm.core.chunks import iter_chunks
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.expected_messages import Known, TreeSums
@@ -15,7 +16,7 @@ from p2pkm.core.fixed_order import multiply
 from p2pkm.core.messages import DenseMessages, Inbox, no_messages
 from p2pkm.core.protocols import MethodBase, PointCount, RunOutline, Work
 from p2pkm.core.states import register
-from p2pkm.core.traits import MethodTraits
+from p2pkm.core.traits import Condition, MessageContent, MethodTraits
 from p2pkm.core.validation import check_choice, check_integer
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks import secure_walk, tree_sums
@@ -160,14 +161,12 @@ class FedDPKMeans(MethodBase):
 
     **Privacy.** (epsilon, delta)-differential privacy for each point against recipients of the centroids, except for
     points in the sample of the server, which all clients receive, projected as in 1. The server sees exact sums of
-    every client. As in `Private`, noise comes from a
-    secret of the operating system, and runs cannot be resumed or repeated; centroids may be published, the number of
-    points only with "replace", and scores, labels, figures and the run folder are not protected.
+    every client. Secret, publication and what is not protected: as in `Private`.
 
     **Differences from the paper.** The noise on second moments is scaled to R^2, their sensitivity, instead of R
-    (docs/explain/errata.md). Counts have normal instead of Laplace noise, so that all sums compose exactly. The split
-    of the budget, the threshold of two standard deviations instead of 5 points, and candidates without points at the
-    server are choices of p2pkm. Privacy of whole clients is not implemented.
+    (docs/explain/errata.md). Counts have normal instead of Laplace noise. The split of the budget, the threshold of two
+    standard deviations instead of 5 points, and candidates without points at the server are choices of p2pkm. Privacy
+    of whole clients is not implemented.
 
     **Faults.** Rejected, as in `Private`.
 
@@ -200,7 +199,16 @@ class FedDPKMeans(MethodBase):
     # The adversary of the guarantee, as in `Private`.
     trust: ClassVar[str] = "server"
     curious: ClassVar[int] = 0
-    name: ClassVar[str] = "feddp"
+    card = Card(
+        "feddp",
+        family="server",
+        sends="sums",
+        points="none",
+        line="differentially private k-means, trusted server (FedDP)",
+        paper={"steps": 1, "server_points": 20},
+        source="the authors' configuration of their Gaussian mixtures",
+    )
+    name: ClassVar[str] = card.name
     default_rounds: ClassVar[int] = 150
     schedule: ClassVar[str] = "jacobi*3"
 
@@ -217,17 +225,22 @@ class FedDPKMeans(MethodBase):
     def traits(self) -> MethodTraits:
         """Traits of the method, see `p2pkm.core.traits`."""
         return MethodTraits(
-            no_suppression="sends sums over all points of a client to a trusted server",
-            needs_reliable_links="adds up the tables of all clients, and must not repeat a sum that fails",
-            needs_static_links="adds up the tables of all clients, whose links have to last",
+            message_content=MessageContent.OTHER,
+            incompatible_with={
+                "suppression": "sends sums over all points of a client to a trusted server",
+                Condition.LOSSY_LINKS: "adds up the tables of all clients, and must not repeat a sum that fails",
+                Condition.CHANGING_LINKS: "adds up the tables of all clients, whose links must not change",
+                "quantization": "sends integers already",
+                Condition.POINT_WEIGHTS: "bounds the change of a sum by one point, which a weight would increase",
+                Condition.MEASURED_POINTS: "takes the ball of the points as a parameter, and must not compute "
+                "anything from them before",
+            },
             needs_honest_messages=True,
             needs_hub=True,
-            no_quantization="sends integers already",
-            no_weights="bounds the change of a sum by one point, which a weight would increase",
-            no_measuring="takes the ball of the points as a parameter, and must not compute anything from them before",
             needs_parameters=list_missing(self.epsilon, self.radius),
             common_centroids=True,
-            draws_secrets=True,
+            guarantee="(epsilon, delta)-differential privacy for every point of a client, against recipients of the "
+            "centroids; the server is trusted, and its own points (server_points) are not protected",
             noise_seed=self.noise_seed,
         )
 

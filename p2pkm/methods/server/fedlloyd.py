@@ -3,6 +3,7 @@
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, Literal
 
+from p2pkm.core.card import Card
 from p2pkm.core.traits import MethodTraits
 from p2pkm.methods.init.value import Init
 from p2pkm.methods.tree.treelloyd import TreeLloyd
@@ -12,18 +13,21 @@ from p2pkm.methods.tree.treelloyd import TreeLloyd
 class FedLloyd(TreeLloyd):
     r"""Lloyd's algorithm on the pooled points, by integer sums at a server.
 
-    `TreeLloyd` on a star whose root is a server without points: the same initialization, Lloyd steps, integers and
-    termination. It is the baseline with a server for methods without one.
+    `TreeLloyd` on a star whose root is a server without points: the baseline with a server for methods without one.
 
     Parameters
     ----------
     k : int
         Number of clusters.
     init : Init or str, default="rows:lean=true"
-        Initialization. It must give all devices the same centroids, so `local` and a limit of hops are rejected.
+        Must give all devices the same centroids: `local` and a limit of hops are rejected.
     tol : float, default=1e-5
         Stop when the relative decrease of the pooled cost is below `tol`.
     search : {"none", "breathing"}, default="none"
+        As in `TreeLloyd`.
+    local_steps : int, default=0
+        As in `TreeLloyd`: after the common clustering, Lloyd steps of each client on its local points.
+    pull : float, default=0.0
         As in `TreeLloyd`.
 
     Raises
@@ -35,6 +39,8 @@ class FedLloyd(TreeLloyd):
     --------
     TreeLloyd
         The same sums without a server.
+    Ditto
+        With local steps and a pull.
     FKM
         k-means of the clients' centroids at the server.
 
@@ -48,11 +54,13 @@ class FedLloyd(TreeLloyd):
     2. Server: adds them, and moves each centroid to the mean of its points on the grid.
     3. Down: the moves, as integers.
 
-    **Messages.** Up: k rows (S, n) and one row with the cost. Down: k rows of moves and one row with a command. Encoded
-    as in `TreeLloyd`. A round has one message per client and direction.
+    Then the clients take `local_steps`, if there are any.
 
-    **Convergence.** As in `TreeLloyd`: the pooled cost never increases, and integer sums are exact. For the same
-    initial centroids both methods compute the same centroids in the same number of rounds.
+    **Messages.** Up: k rows (S, n) and one row with the cost. Down: k rows of moves and one row with a command. Encoded
+    as in `TreeLloyd`.
+
+    **Convergence.** As in `TreeLloyd`. For the same initial centroids both methods compute the same centroids in the
+    same number of rounds.
 
     **Privacy.** No guarantee. The server receives local sums and counts of each client, then their changes: if a single
     point changes its cluster, the change is this point, rounded to a multiple of the step. `min_cluster_size` is
@@ -81,10 +89,19 @@ class FedLloyd(TreeLloyd):
     init: Init | str = "rows:lean=true"
     tol: float = 1e-5
     search: Literal["none", "breathing"] = "none"
+    local_steps: int = 0
+    pull: float = 0.0
 
     # Not a parameter: groups of devices are found along a tree of devices with points.
     groups: ClassVar[bool] = False  # type: ignore[misc]
-    name: ClassVar[str] = "fedlloyd"
+    card = Card(
+        "fedlloyd",
+        family="server",
+        sends="sums",
+        points="none",
+        line="Lloyd steps on pooled points, integer sums at a server",
+    )
+    name: ClassVar[str] = card.name
 
     @property
     def traits(self) -> MethodTraits:

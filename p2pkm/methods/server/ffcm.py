@@ -6,11 +6,12 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Search, Stream, cluster
+from p2pkm.core.card import Card
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
-from p2pkm.core.traits import ServerTraits
+from p2pkm.core.traits import MessageContent, ServerTraits
 from p2pkm.core.validation import check_choice, check_integer
 from p2pkm.kernels.reference import uniforms
 
@@ -19,7 +20,7 @@ _LIMIT = 1000
 _TOL = 1e-4
 # Exponents 1 + 2^-h, for which the kernel needs square roots instead of powers.
 _FUZZIFIERS = [1.0 + 2.0**-h for h in range(11)]
-# Defaults by version; version 2 is not better with a smaller exponent (docs/results/methods.md).
+# Defaults by version; version 2 is not better with a smaller exponent (docs/results/methods.csv).
 _DEFAULT_FUZZIFIERS = {1: 1.0625, 2: 2.0}
 # Largest number of Lloyd steps at the server.
 _STEPS = 500
@@ -29,8 +30,8 @@ _STEPS = 500
 class FFCM(ServerMethodBase):
     r"""Federated fuzzy c-means, with averages (ffcm1) or k-means (ffcm2) at a server.
 
-    In each round all clients run fuzzy c-means from the server's centroids and send the result with supports. The
-    server averages the centroids of equal number (version 1), or clusters all of them (version 2).
+    In each round all clients run fuzzy c-means from the server's centroids. The server averages centroids of equal
+    number (version 1), or clusters all of them (version 2).
 
     Parameters
     ----------
@@ -66,10 +67,9 @@ class FFCM(ServerMethodBase):
                                                                `server_n_init` seedings)
 
     Points are scaled by the smallest and the largest entry over all clients. The first centroids are uniform in [0,
-    1]^d. A point on a centroid has membership 1 there, in the first of several. A centroid without membership does not
-    move, so a client with fewer points than centroids sends duplicates of support 0, which version 2 counts like all
-    others. A client without points sends an empty table. A row without any support keeps its position in version 1.
-    Version 2 returns and continues with fewer centroids if fewer are distinct.
+    1]^d. A centroid without membership does not move, so a client with fewer points than centroids sends duplicates of
+    support 0, which version 2 counts like all others. A row without any support keeps its position in version 1.
+    Version 2 continues with fewer centroids if fewer are distinct.
 
     **Messages.** Up: one row (centroid, support) per centroid. Down: the centroids. Before: smallest and largest values
     of each client.
@@ -79,8 +79,7 @@ class FFCM(ServerMethodBase):
     **Privacy.** No guarantee. The server receives centroids and supports of single clients. A client with a single
     point discloses it.
 
-    **Differences from the paper.** Clients send first, so they draw the first centroids from the shared seed, and the
-    first message of the server is not needed.
+    **Differences from the paper.** Clients draw the first centroids from the shared seed instead of receiving them.
 
     References
     ----------
@@ -94,7 +93,7 @@ class FFCM(ServerMethodBase):
     >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
     >>> result = p2pkm.simulate(p2pkm.FFCM(3), None, shards)
     >>> round(result.summary["ratio_mean"], 3), result.summary["messages"]
-    (1.035, 27)
+    (1.035, 21)
     """
 
     k: int
@@ -103,9 +102,35 @@ class FFCM(ServerMethodBase):
     server_n_init: int = 10
     fuzzifier: float | None = None
 
+    card = (
+        Card(
+            "ffcm1",
+            family="server",
+            sends="centroids",
+            points="few",
+            line="local fuzzy c-means, weighted means at the server",
+            fixed={"version": 1},
+            paper={"fuzzifier": 2.0},
+            source="[1]",
+        ),
+        Card(
+            "ffcm2",
+            family="server",
+            sends="centroids",
+            points="few",
+            line="local fuzzy c-means, k-means at the server",
+            fixed={"version": 2},
+            paper={"fuzzifier": 2.0, "server_n_init": 10},
+            source="[1], and the authors' code for the initializations",
+        ),
+    )
     default_rounds: ClassVar[int] = 10
     traits: ClassVar[ServerTraits] = ServerTraits(
-        normalization="entries", no_suppression="gives every point a share in every row"
+        message_content=MessageContent.CENTROIDS,
+        normalization="entries",
+        incompatible_with={
+            "suppression": "gives every point a share in every row",
+        },
     )
     tol = 1e-4
 

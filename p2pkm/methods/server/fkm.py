@@ -1,15 +1,18 @@
 """Federated k-means (Garst and Reinders 2024): Lloyd steps at the clients, weighted k-means at the server."""
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Mask, Search, Stream, cluster
+from p2pkm.core.card import Card
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
+from p2pkm.core.program_function import is_function
 from p2pkm.core.protocols import Report, ServerMethodBase
-from p2pkm.core.traits import ServerTraits
+from p2pkm.core.traits import MessageContent, ServerTraits
 from p2pkm.core.validation import check_choice, check_integer, check_positive
 from p2pkm.methods.building_blocks.robust_server import drop_outliers, robust_aggregate
 from p2pkm.methods.init.given import cluster_from_random_points
@@ -22,8 +25,8 @@ _TOL = 1e-4
 class FKM(ServerMethodBase):
     r"""Federated k-means with a server: local Lloyd steps, weighted k-means of all centroids.
 
-    In each round all clients take a Lloyd step from the server's centroids and send centroids with counts. The server
-    clusters these rows by weighted k-means with new seeds.
+    In each round all clients take a Lloyd step from the server's centroids. The server clusters the resulting rows by
+    weighted k-means with new seeds.
 
     Parameters
     ----------
@@ -50,13 +53,14 @@ class FKM(ServerMethodBase):
         Lloyd steps of a client per round.
     min_count : int, default=2
         Rows with fewer points nearest to them are not sent.
-    robust : {"none", "trim", "median"}, default="none"
+    robust : {"none", "trim", "median"} or callable, default="none"
         Protection from Byzantine clients. The server clusters the rows within Tukey's fences. Then it replaces each
         centroid by the coordinate-wise trimmed mean or median of the clients' nearest rows; see
-        `p2pkm.methods.building_blocks.robust_server`.
+        `p2pkm.methods.building_blocks.robust_server`. A function takes these rows of the q clients, float64[q, d], and
+        returns the centroid, float64[d].
     tol : float, default=1e-3
-        Convergence tolerance. A run ends when no centroid of the server is farther than tol * sqrt(total variance) from
-        the nearest centroid of the round before, nor the other way round. 0: all rounds are run.
+        A run ends when no centroid of the server is farther than tol * sqrt(total variance) from the nearest centroid
+        of the round before, nor the other way round. 0: all rounds are run.
 
     Raises
     ------
@@ -81,12 +85,12 @@ class FKM(ServerMethodBase):
     **Messages.** Up: one row (centroid, count) per cluster of the client. Down: k centroids.
 
     **Convergence.** Not guaranteed. The server draws new seeds in every round, so the order of its centroids changes,
-    and it may return to centroids that it has left. A run ends by `tol` or with the last round.
+    and it may return to earlier centroids.
 
     **Privacy.** No guarantee. The server receives centroids and counts of single clients. The k-means++ seeds of the
-    first message are points of the client. `min_count` suppresses rows by the points nearest to them when they are
-    sent; such a row may be the mean of other points, even of a single one. ``simulate(min_cluster_size=)`` counts the
-    points that a row is the mean of: the count is taken before the last Lloyd step instead of after it.
+    first message are points of the client. `min_count` counts the points nearest to a row when it is sent, which may be
+    the mean of other points, even of a single one. ``simulate(min_cluster_size=)`` counts the points that a row is the
+    mean of.
 
     References
     ----------
@@ -113,10 +117,27 @@ class FKM(ServerMethodBase):
     weighted: bool = True
     local_steps: int = 1
     min_count: int = 2
-    robust: Literal["none", "trim", "median"] = "none"
+    robust: Literal["none", "trim", "median"] | Callable[[Floats], Floats] = "none"
     tol: float = 1e-3
 
-    name: ClassVar[str] = "fkm"
+    card = Card(
+        "fkm",
+        family="server",
+        sends="centroids",
+        points="sample",
+        line="local Lloyd steps, weighted k-means at the server",
+        paper={
+            "seeding": "plusplus",
+            "client_n_init": 1,
+            "server_n_init": 10,
+            "server_seeding": "unweighted",
+            "local_steps": 1,
+            "min_count": 2,
+            "tol": 0.0,
+        },
+        source="[1], Algorithm 1; the server runs the k-means of scikit-learn with 10 initializations",
+    )
+    name: ClassVar[str] = card.name
     default_rounds: ClassVar[int] = 100
 
     def __post_init__(self) -> None:
@@ -127,12 +148,14 @@ class FKM(ServerMethodBase):
         check_positive(self.tol, "tol", zero=True)
         check_choice(self.seeding, ("plusplus", "lloyd", "random"), "seeding")
         check_choice(self.server_seeding, ("both", "unweighted", "weighted"), "server_seeding")
-        check_choice(self.robust, ("none", "trim", "median"), "robust")
+        rule: Any = self.robust
+        if not is_function(rule):
+            check_choice(rule, ("none", "trim", "median"), "robust")
 
     @property
     def traits(self) -> ServerTraits:
         """Traits of the method, see `p2pkm.core.traits`."""
-        return ServerTraits(follows_points=True)
+        return ServerTraits(message_content=MessageContent.CENTROIDS, follows_points=True)
 
     def expected_messages(self, known: Known) -> Reports:
         """Count at most k centroids of each client, each with a count."""

@@ -7,10 +7,11 @@ from typing import ClassVar
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Search, Stream, cluster
+from p2pkm.core.card import Card
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
-from p2pkm.core.traits import ServerTraits
+from p2pkm.core.traits import MessageContent, ServerTraits
 from p2pkm.core.validation import LARGEST, check_integer, check_positive
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.small_clusters import suppressed_means
@@ -23,8 +24,8 @@ _STEP = 2.0**-53
 class FKMeansCB(ServerMethodBase):
     r"""One-shot k-means of local centroids computed from points with Laplace noise (FKmeansCB).
 
-    Each client adds noise to its points and clusters them. The server clusters the centroids of all clients. Labels are
-    computed from the points without noise.
+    Each client clusters its points with noise, and the server the centroids of all clients. Labels are those of the
+    points without noise.
 
     Parameters
     ----------
@@ -58,15 +59,13 @@ class FKMeansCB(ServerMethodBase):
 
     **Convergence.** One-shot. No guarantee for the cost.
 
-    **Privacy.** No guarantee: the noise is drawn from the seed of the run, so that runs repeat, and can be subtracted
-    by anyone with the seed. With unpredictable noise the claim of [1]_ holds on bounded points: if two points that a
-    client may have differ by at most D in the sum of absolute coordinate differences, points with noise are (epsilon
-    D)-locally differentially private. With epsilon 20 and coordinates in the tens this bound is useless. With `epsilon`
-    None no noise is added, and a centroid of one point is that point.
+    **Privacy.** No guarantee: anyone with the seed of the run can subtract the noise. With unpredictable noise, and
+    points that differ by at most D in the sum of absolute coordinate differences, points with noise are (epsilon
+    D)-locally differentially private; with epsilon 20 and coordinates in the tens this bound is useless. With `epsilon`
+    None a centroid of one point is that point.
 
     **Differences from the paper.** The printed density lacks the absolute value. A client with fewer than k1 distinct
-    points sends as many rows as it has distinct points. [1]_ states no number of initializations; its table 2 is the
-    best of 20 runs with epsilon 20.
+    points sends as many rows as it has distinct points. [1]_ states no number of initializations.
 
     References
     ----------
@@ -90,8 +89,17 @@ class FKMeansCB(ServerMethodBase):
     client_n_init: int = 10
     server_n_init: int = 10
 
-    name: ClassVar[str] = "fkmeanscb"
-    traits: ClassVar[ServerTraits] = ServerTraits(one_shot=True)
+    card = Card(
+        "fkmeanscb",
+        family="server",
+        sends="centroids",
+        points="none",
+        line="one-shot k-means of points with Laplace noise",
+        paper={"epsilon": 20.0, "client_n_init": 1, "server_n_init": 1},
+        source="[1], Algorithm 1, and table 2 for epsilon",
+    )
+    name: ClassVar[str] = card.name
+    traits: ClassVar[ServerTraits] = ServerTraits(message_content=MessageContent.CENTROIDS, one_shot=True)
     default_rounds: ClassVar[int] = 1
 
     def __post_init__(self) -> None:

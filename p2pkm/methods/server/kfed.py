@@ -7,11 +7,12 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Kernels, Search, Stream, cluster
+from p2pkm.core.card import Card
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.fixed_order import multiply
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
-from p2pkm.core.traits import ServerTraits
+from p2pkm.core.traits import MessageContent, ServerTraits
 from p2pkm.core.validation import check_choice, check_integer
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.building_blocks.small_clusters import suppressed_means
@@ -25,8 +26,8 @@ _CONVERGED = 10_000
 class KFED(ServerMethodBase):
     r"""One-shot clustering by spectral seeds at clients, farthest rows at a server (k-FED).
 
-    Each client clusters its points into k' clusters. The server chooses k of all these centroids, far from each other,
-    and runs Lloyd's algorithm on all of them from there.
+    Each client clusters its points into k' clusters. The server runs Lloyd's algorithm on all these centroids, from k
+    of them that are far from each other.
 
     Parameters
     ----------
@@ -34,7 +35,7 @@ class KFED(ServerMethodBase):
         Number of clusters.
     local_k : int or "sqrt", optional
         Number k' of clusters of a client; default: k. "sqrt": the larger of sqrt(k) and k / number of clients, rounded
-        up, the largest number for which [1]_ proves recovery. Then clients with points of more clusters merge some.
+        up, the largest number for which [1]_ proves recovery.
     seeding : {"greedy", "plain"}, default="greedy"
         k-means++ at the clients: the best of several candidates per draw, or one candidate.
     device : {"random", "first"}, default="random"
@@ -43,8 +44,7 @@ class KFED(ServerMethodBase):
         Lloyd steps of the server: until convergence as in the authors' code, or one as in [1]_.
     labels : {"nearest", "induced"}, default="nearest"
         Labels of points in ARI, NMI and purity. "nearest": the nearest server centroid. "induced" (definition 3.3 of
-        [1]_): the server centroid nearest to the local centroid of the point's cluster. After the Lloyd step of the
-        server, this may differ from the cluster in which the server counted that row.
+        [1]_): the server centroid nearest to the local centroid of the point's cluster.
 
     Raises
     ------
@@ -67,14 +67,14 @@ class KFED(ServerMethodBase):
         w_r         = mean of P x_i over S_r, in the coordinates of X
         W           = Lloyd's algorithm on X from w_1 .. w_k', until convergence
 
-    No S_r is empty, because v_r is one of the points. The server starts from the rows of one client, at most k of them.
-    It adds the row farthest from those chosen, the first on ties, until there are k, and runs Lloyd's algorithm on all
-    rows, unweighted. With fewer than k distinct rows the result has as many centroids.
+    The server starts from the rows of one client, at most k of them. It adds the row farthest from those chosen, the
+    first on ties, until there are k, and runs Lloyd's algorithm on all rows, unweighted. With fewer than k distinct
+    rows the result has as many centroids.
 
     **Messages.** Up: k' centroids, once. Down: k centroids.
 
     **Convergence.** One-shot. [1]_ proves that the true clusters are found if they are well separated and no client has
-    more than sqrt(k) of them. Otherwise the cost is far above that of a central server.
+    more than sqrt(k) of them. Otherwise the cost is far above that of central k-means.
 
     **Privacy.** No guarantee. The server receives centroids of single clients. A cluster of one point is that point. A
     client with at most k' points sends all of them unchanged.
@@ -105,7 +105,16 @@ class KFED(ServerMethodBase):
     finish: Literal["converge", "one"] = "converge"
     labels: Literal["nearest", "induced"] = "nearest"
 
-    name: ClassVar[str] = "kfed"
+    card = Card(
+        "kfed",
+        family="server",
+        sends="centroids",
+        points="few",
+        line="one-shot k-FED: averages around k local centroids",
+        paper={"local_k": "sqrt", "seeding": "plain", "device": "random", "finish": "one", "labels": "nearest"},
+        source="[1], Algorithms 1 and 2",
+    )
+    name: ClassVar[str] = card.name
     default_rounds: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -123,7 +132,12 @@ class KFED(ServerMethodBase):
     @property
     def traits(self) -> ServerTraits:
         """Traits of the method, see `p2pkm.core.traits`."""
-        return ServerTraits(one_shot=True, induced_labels=self.labels == "induced")
+        return ServerTraits(message_content=MessageContent.CENTROIDS, one_shot=True)
+
+    @property
+    def labels_by_local_rows(self) -> bool:
+        """Whether labels are those of definition 3.3 of [1]."""
+        return self.labels == "induced"
 
     def expected_messages(self, known: Known) -> Reports:
         """Count the centroids of all clients."""

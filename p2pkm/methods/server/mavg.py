@@ -6,10 +6,11 @@ from typing import ClassVar
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Stream
+from p2pkm.core.card import Card
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.messages import pack
 from p2pkm.core.protocols import Report, ServerMethodBase
-from p2pkm.core.traits import ServerTraits
+from p2pkm.core.traits import MessageContent, ServerTraits
 from p2pkm.core.validation import check_integer
 from p2pkm.methods.building_blocks.small_clusters import suppressed_means
 
@@ -43,11 +44,11 @@ class MAvg(ServerMethodBase):
         p_i = argmin over the one-to-one maps p of sum_c |w_ic - w_r,p(c)|^2     (Hungarian method)
         w_c = mean of w_r,c and of all w_ic' with p_i(c') = c
 
-    A client with fewer centroids is matched with some rows of r only. Numbers of points do not count.
+    Numbers of points do not count.
 
     **Messages.** Up: at most k centroids of a client, once. Down: as many as client r has.
 
-    **Convergence.** One-shot. No guarantee: a cluster that client r lacks is not found, so label skew ruins the means.
+    **Convergence.** One-shot. A cluster that client r lacks is not found, so label skew ruins the means.
 
     **Privacy.** No guarantee. The server receives centroids of single clients. A cluster of one point is that point.
 
@@ -72,8 +73,17 @@ class MAvg(ServerMethodBase):
     _: KW_ONLY
     client_n_init: int = 1
 
-    name: ClassVar[str] = "mavg"
-    traits: ClassVar[ServerTraits] = ServerTraits(one_shot=True)
+    card = Card(
+        "mavg",
+        family="server",
+        sends="centroids",
+        points="few",
+        line="one-shot means of matched local centroids",
+        paper={"client_n_init": 1},
+        source="[1], the baseline M-Avg",
+    )
+    name: ClassVar[str] = card.name
+    traits: ClassVar[ServerTraits] = ServerTraits(message_content=MessageContent.CENTROIDS, one_shot=True)
     default_rounds: ClassVar[int] = 1
 
     def __post_init__(self) -> None:

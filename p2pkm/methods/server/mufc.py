@@ -7,10 +7,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Search, Stream, cluster
+from p2pkm.core.card import Card
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.expected_messages import Known, Reports
 from p2pkm.core.protocols import PointCount, Report, RunOutline, ServerMethodBase
-from p2pkm.core.traits import MessageContent, ServerTraits
+from p2pkm.core.traits import Condition, MessageContent, ServerTraits
 from p2pkm.core.validation import check_integer, check_positive
 from p2pkm.kernels.reference import philox, uniforms
 from p2pkm.methods.server.finite_field import limbs
@@ -28,8 +29,8 @@ _LLOYD_STEPS = 300
 class MUFC(ServerMethodBase):
     r"""One-shot clustering of quantized seeds, sent as masked power sums over a finite field.
 
-    The server learns how many points of all clients together belong to each bin of a grid, and clusters uniform points
-    of these bins. It does not learn which client a bin belongs to (secure compressed multiset aggregation).
+    The server computes how many points of all clients together belong to each bin of a grid, but not of which client
+    (secure compressed multiset aggregation), and clusters uniform points of these bins.
 
     Parameters
     ----------
@@ -82,15 +83,14 @@ class MUFC(ServerMethodBase):
     smallest and largest value of each coordinate, which are values of its points. For a client with a single point the
     bounds are that point. With `low` and `high` all messages are masked: ``z^(l) = r_l - r_(l+1)`` around a ring of the
     clients, where only l - 1 and l know the uniform random stream r_l. So the rows of a client are uniformly
-    distributed, and the server learns the total, a histogram of seeds, which are points up to the width of a bin. If
-    both neighbors of a client in the ring disclose their streams, the server learns the histogram of that client. A
-    single client is not protected. Streams, m, `low` and `high` come from a trusted set-up. Here the streams come from
-    the key of the simulation, which a real server must not have.
+    distributed, and the server learns the total, a histogram of seeds, which are points up to the width of a bin; if
+    both neighbors of a client in the ring disclose their streams, it learns the histogram of that client. A single
+    client is not protected. A trusted set-up provides m, `low`, `high` and the streams, which here come from the key of
+    the simulation.
 
     **Faults.** Lost messages are rejected: masks cancel only if the messages of all clients arrive.
 
-    **Differences from the paper.** The unlearning of [1]_ is not implemented, that is, removing points or clients
-    afterwards and seeding again only where a seed was removed. To forget a point, run again without it.
+    **Differences from the paper.** The unlearning of [1]_ is not implemented. To forget a point, run again without it.
 
     References
     ----------
@@ -103,7 +103,7 @@ class MUFC(ServerMethodBase):
     >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
     >>> result = p2pkm.simulate(p2pkm.MUFC(3), None, shards)
     >>> result.summary["messages"], result.summary["bytes"]
-    (18, 864)
+    (12, 768)
     """
 
     k: int
@@ -115,7 +115,16 @@ class MUFC(ServerMethodBase):
     high: float | None = None
     max_seconds: float = 600.0
 
-    name: ClassVar[str] = "mufc"
+    card = Card(
+        "mufc",
+        family="server",
+        sends="masked counts",
+        points="few",
+        line="one-shot k-means of quantized centroids, masked counts",
+        paper={"local_lloyd": False, "server_n_init": 10},
+        source="[1]",
+    )
+    name: ClassVar[str] = card.name
     default_rounds: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -139,9 +148,12 @@ class MUFC(ServerMethodBase):
             message_content=MessageContent.OTHER,
             one_shot=True,
             normalization="coordinate" if self.low is None or self.high is None else (self.low, self.high),
-            no_suppression="sends sums that are masked as a whole",
+            incompatible_with={
+                "suppression": "sends sums that are masked as a whole",
+                Condition.LOSSY_LINKS: "adds up masked tables, whose masks cancel only if the messages of all "
+                "clients arrive",
+            },
             ignores_weights=True,
-            needs_reliable_links="adds up masked tables, whose masks cancel only if the messages of all clients arrive",
         )
 
     def check(self, run: RunOutline, points: PointCount) -> None:

@@ -35,7 +35,7 @@ class StarState(NamedTuple):
     shift, span : float64[n, d]
         Units of the method: (points - shift) / span.
     induced : bool[n]
-        Whether points are labeled through the nearest local centroid, see `MethodTraits.induced_labels`.
+        Whether points are labeled through the nearest local centroid, see `ServerMethodBase.labels_by_local_rows`.
     """
 
     centroids: Floats
@@ -85,7 +85,7 @@ class Star(OnGraph):
         model = np.full((n, self.k, devices.d), np.inf)
         empty = Report(np.zeros((n, 1, 1)), np.full(n, -1), model)
         converged = np.zeros(n, np.bool_)
-        induced = np.full(n, self.method.traits.induced_labels)
+        induced = np.full(n, self.method.labels_by_local_rows)
         state = StarState(model, converged, *empty, np.zeros(n, np.int64), shift, span, induced)
         return self._report(state, devices.at_stage_start(devices.ids != devices.server))
 

@@ -15,7 +15,7 @@ from p2pkm.methods.building_blocks.spanning_tree import build_spanning_tree
 from p2pkm.methods.tree import search
 from p2pkm.methods.tree.command import ERRORS, KEEP, MOVE, REVERT, STOP, UTILITIES, Command, read_codes
 from p2pkm.methods.tree.root import Totals, add_rows, remove_rows
-from p2pkm.methods.tree.treelloyd import TreeLloyd, TreeLloydOnGraph, TreeLloydState, decode_rows, replace_rows
+from p2pkm.methods.tree.treelloyd import SearchingOnGraph, TreeLloyd, TreeLloydState, decode_rows, replace_rows
 from p2pkm.network.graph import Topology
 
 # Rounds from one measurement to the next.
@@ -143,15 +143,10 @@ class TrackingTreeLloyd(TreeLloyd):
 
 
 @dataclass(frozen=True)
-class TrackingOnGraph(TreeLloydOnGraph):
-    """`TrackingTreeLloyd` along trees: a round has several passes of `TreeLloydOnGraph`, most of them silent."""
+class TrackingOnGraph(SearchingOnGraph):
+    """`TrackingTreeLloyd` along trees: a round has several passes of `SearchingOnGraph`, most of them silent."""
 
     cost_bytes: ClassVar[int] = 3
-
-    @property
-    def searches(self) -> bool:
-        """True: trials add and remove rows."""
-        return True
 
     @property
     def row_capacity(self) -> int:

@@ -1,12 +1,12 @@
-"""Quality against bytes of a benchmark, with the Pareto front of each class of trust."""
+"""Quality against encoded bytes of a benchmark, with the Pareto front of each class of trust."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from p2pkm.analysis.bench_blocks import FLOOR
+from p2pkm.analysis.bench_statistics import BenchEntry
 from p2pkm.core.errors import DataError
 from p2pkm.core.validation import check_choice
-from p2pkm.storage.bench_blocks import FLOOR
-from p2pkm.storage.bench_statistics import BenchEntry
 from p2pkm.viz.figures.bench_map import open_bench
 from p2pkm.viz.looks import finish_figure, is_narrow
 from p2pkm.viz.names import write_device_names
@@ -74,7 +74,7 @@ def plot_bench_fronts(bench: Any, ax: "Axes | None" = None, *, against: str = "b
             _draw_class(ax, members, points, color)
     ax.axhline(100 * FLOOR, color=GRAY, linewidth=0.8, linestyle=":", zorder=0)
     ax.axvline(1.0, color=GRAY, linewidth=0.8, linestyle=":", zorder=0)
-    label_axes(ax, "Quality against bytes: geometric means over all blocks", _AXES[against],
+    label_axes(ax, "Quality against encoded bytes: geometric means over all blocks", _AXES[against],
                "excess over the best known cost (%)")  # fmt: skip
     _draw_legend(ax, [trust for trust in COLORS if any(entry.trust == trust for entry in entries)])
     named = [entry for entry in entries if entry.place is not None]

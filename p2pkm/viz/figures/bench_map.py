@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p2pkm.analysis.bench_blocks import BASELINE, FLOOR, Blocks, check_rows, read_blocks
+from p2pkm.analysis.bench_statistics import BenchSummary, multiply, summarize
+from p2pkm.analysis.bench_text import write_excess
 from p2pkm.core.batch import Floats
-from p2pkm.storage.bench_blocks import BASELINE, FLOOR, Blocks, check_rows, read_blocks
-from p2pkm.storage.bench_statistics import BenchSummary, multiply, summarize
-from p2pkm.storage.bench_text import write_excess
 from p2pkm.viz.looks import current_style, finish_figure
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import INK, add_color_bar, choose_text_color, label_axes, open_axes, set_name_ticks

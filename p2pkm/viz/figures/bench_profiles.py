@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p2pkm.analysis.bench_blocks import FLOOR, check_rows, read_blocks
 from p2pkm.core.batch import Floats
-from p2pkm.storage.bench_blocks import FLOOR, check_rows, read_blocks
 from p2pkm.viz.figures.bench_map import open_bench
 from p2pkm.viz.figures.study import separate_places
 from p2pkm.viz.looks import finish_figure, is_narrow

@@ -1,4 +1,4 @@
-"""Bytes that each device sent and received."""
+"""Plain bytes that each device sent and received."""
 
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @with_own_settings
 def plot_bytes(result: "Run", ax: "Axes | None" = None) -> "Figure":
-    """Draw bars of the bytes that each device sent and received, sorted by their sum above 100 devices.
+    """Draw bars of the plain bytes that each device sent and received, sorted by their sum above 100 devices.
 
     Parameters
     ----------
@@ -65,8 +65,9 @@ def plot_bytes(result: "Run", ax: "Axes | None" = None) -> "Figure":
     ax.set_xlim(-0.6, n - 0.4)
     ax.set_ylim(0, 1.18 * top)
     format_counts(ax.yaxis, "B")
-    title = f"Traffic: {format_bytes(float(sent.sum()))} sent in {count(int(result.ledger.messages.sum()), 'message')}"
-    label_axes(ax, title, "device" if n <= BARS else "devices, most traffic first", "bytes sent + received")
+    messages = count(int(result.ledger.messages.sum()), "message")
+    title = f"Traffic: {format_bytes(float(sent.sum()))} of plain bytes in {messages}"
+    label_axes(ax, title, "device" if n <= BARS else "devices, most traffic first", "plain bytes sent + received")
     if sent.any():
         ax.legend(loc="upper right", ncols=2, fontsize=9, frameon=False)
     else:

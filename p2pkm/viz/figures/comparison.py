@@ -1,30 +1,25 @@
 """Quality of several methods against bytes or time."""
 
 from collections.abc import Mapping, Sequence, Set
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from p2pkm.analysis.study_table import SERVED
 from p2pkm.core.errors import DataError
 from p2pkm.core.validation import check_choice
-from p2pkm.metrics.milestones import is_worse
+from p2pkm.metrics.milestones import loses_quality
 from p2pkm.metrics.registry import find
-from p2pkm.storage.study_table import SERVED
 from p2pkm.viz.looks import finish_figure
 from p2pkm.viz.open_run import read_table
-from p2pkm.viz.save_figure import USUAL, save_figure
 from p2pkm.viz.settings import with_own_settings
-from p2pkm.viz.style import CATEGORIES, GRAY, choose_steps, format_tick_labels, label_axes, open_axes
+from p2pkm.viz.style import CATEGORIES, GRAY, MARKERS, choose_steps, format_tick_labels, label_axes, open_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MARKERS = "osD^vP*Xd<>h"
 _LINEAR = 0.1  # excess in percent below which the axis is linear
 _LOW = 1.0  # excess in percent; an axis that ends below also has ticks between the powers of ten
-_DRAWN = ("bytes", "bytes_busiest")
-_AGAINST = (*_DRAWN, "virtual_seconds")
+_AGAINST = ("bytes", "bytes_busiest", "virtual_seconds")
 
 
 @with_own_settings
@@ -64,12 +59,12 @@ def plot_quality(
     methods, graphs = (list(dict.fromkeys(row[name] for row in rows)) for name in ("algorithm", "graph"))
     for row in rows:
         color = CATEGORIES[methods.index(row["algorithm"]) % len(CATEGORIES)]
-        marker = _MARKERS[graphs.index(row["graph"]) % len(_MARKERS)]
+        marker = MARKERS[graphs.index(row["graph"]) % len(MARKERS)]
         mean, low, high = (100 * (row[name] - 1) for name in ("ratio_mean", "ratio_low", "ratio_high"))
         if not row[against]:
             ax.axhline(mean, color=color, linestyle=":", linewidth=1.5, zorder=1)
             continue
-        if is_worse(row["ratio_mean"], row.get("ratio_best")):
+        if loses_quality(row):
             ax.plot([row[against]] * 2, [mean, 100 * (row["ratio_best"] - 1)], color=color, linewidth=0.8, marker="_",
                     markersize=6)  # fmt: skip
         hollow = methods.index(row["algorithm"]) >= len(CATEGORIES)
@@ -91,19 +86,15 @@ def plot_quality(
     if max(ends) < _LOW:
         ax.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=_LINEAR, subs=[1.0, 2.0, 5.0]))
     format_tick_labels(ax.yaxis)
-    title = f"Quality against {'time' if 'seconds' in against else 'bytes'}: mean over seeds, 95 % intervals"
-    label_axes(ax, title, find(against).axis + ", 8 per value" * ("bytes" in against), "cost above central k-means (%)")
-    worse = any(is_worse(row["ratio_mean"], row.get("ratio_best")) and row[against] for row in rows)
+    title = f"Quality against {'time' if 'seconds' in against else 'plain bytes'}"
+    if any(row["ratio_high"] > row["ratio_low"] for row in rows):
+        title += ": mean over seeds, 95 % t intervals"
+    label_axes(ax, title, find(against).axis, "cost above central k-means (%)")
+    worse = any(loses_quality(row) and row[against] for row in rows)
     has_server_methods = any(row["graph"] == SERVED and row[against] for row in rows)
     senders = {row["algorithm"] for row in rows if row[against]}
     _draw_legend(ax, methods, graphs, senders, worse=worse, has_server_methods=has_server_methods)
     return finish_figure(ax)
-
-
-def draw_comparison(table: Sequence[dict[str, Any]], folder: Path, kinds: Sequence[str] = USUAL) -> list[Path]:
-    """Draw quality against all bytes, and against the bytes of the busiest device."""
-    draws = {f"quality_{against}": partial(plot_quality, table, against=against) for against in _DRAWN}
-    return [path for name, draw in draws.items() for path in save_figure(draw, folder, name, kinds)]
 
 
 def _draw_legend(
@@ -127,7 +118,7 @@ def _draw_legend(
     for number, name in enumerate(graphs):
         if name == SERVED and not has_server_methods:
             continue
-        marker = _MARKERS[number % len(_MARKERS)]
+        marker = MARKERS[number % len(MARKERS)]
         marks.append(Line2D([], [], color="#555555", marker=marker, linestyle="none",
                             label="with a server" if name == SERVED else f"on {name}"))  # fmt: skip
     if worse:

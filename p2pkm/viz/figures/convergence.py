@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Floats, Mask
-from p2pkm.metrics.milestones import find_best, is_worse
+from p2pkm.metrics.milestones import find_best, is_personal, is_worse
 from p2pkm.metrics.registry import find
 from p2pkm.viz.looks import finish_figure, is_narrow, is_tight
 from p2pkm.viz.names import describe_run
@@ -79,8 +79,8 @@ def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """
     result = open_run(result)
     panels = _choose_panels(result.rounds)
-    # With groups of devices, the ratio to central k-means on all points is not a measure of quality.
-    if result.summary.get("ratio_best") is None:
+    # For groups of devices and centroids of each device, the ratio to central k-means does not measure quality.
+    if result.summary.get("ratio_best") is None or is_personal(result.summary):
         panels = [panel._replace(best=None) for panel in panels]
     height = 1.4 + 1.65 * len(panels)
     places, spans = place_rounds(result.rounds)
@@ -221,7 +221,10 @@ def _scale(axes: "Axes", values: Floats) -> str:
 
 
 def _shade(axes: "Axes", spans: list[Span], *, named: bool) -> None:
-    """Shade every other stage, and write the stage names above, rotated if a stage is narrower than its name."""
+    """Shade every other stage, and write the stage names above, rotated if a stage is narrower than its name.
+
+    A narrow stage that follows one of the same name has none.
+    """
     low, high = (spans[0].first - 0.5, spans[-1].last + 0.5) if spans else (-0.5, 0.5)
     axes.set_xlim(low, high)
     written = -np.inf
@@ -231,8 +234,11 @@ def _shade(axes: "Axes", spans: list[Span], *, named: bool) -> None:
         middle = (span.first + span.last) / 2
         if not named or middle - written < _LEAST_DISTANCE * _widen() * (high - low):
             continue
-        written = middle
         aslant = _is_narrow(span, spans)
+        if aslant and i and spans[i - 1].name == span.name:
+            # The name of the stage before it stands for both.
+            continue
+        written = middle
         axes.annotate(
             span.name, (middle, 1), xycoords=axes.get_xaxis_transform(), xytext=(0, 17),
             textcoords="offset points", ha="left" if aslant else "center", va="bottom",

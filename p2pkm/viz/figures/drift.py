@@ -57,7 +57,7 @@ def plot_drift(result: "Run", ax: "Axes | None" = None) -> "Figure":
     sent: Floats = np.array([record["wire_bytes"] for record in records]) / 1000.0
     volume.plot(rounds, sent, color=BLUE, lw=1.4, label="encoded bytes so far")
     volume.set_ylim(bottom=0.0)
-    label_axes(volume, "", "round", "encoded kB, initialization included")
+    label_axes(volume, "", "round", "kB encoded, initialization included")
     volume.spines["right"].set_visible(True)
     lines = [line for axes in (ax, volume) for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
     ax.legend(lines, [str(line.get_label()) for line in lines], loc="upper left", fontsize=8, frameon=False)

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p2pkm.analysis.explanation import OUTCOMES, Row, explain
+from p2pkm.analysis.graph_measures import DEVICES, MEASURES
+from p2pkm.analysis.study_table import find_axes, read_ended
 from p2pkm.core.errors import DataError
 from p2pkm.core.units import count
-from p2pkm.storage.explanation import OUTCOMES, Row, explain
-from p2pkm.storage.graph_measures import DEVICES, MEASURES
-from p2pkm.storage.study_table import find_axes, read_ended
 from p2pkm.viz.looks import finish_figure, is_narrow
 from p2pkm.viz.names import break_name
 from p2pkm.viz.settings import with_own_settings
@@ -27,7 +27,7 @@ _BETWEEN = (0.25, 0.45)  # inches between panels
 _SHORTEST = 16  # letters in a line of the title of a panel, at least
 _LETTER = 0.085  # inches; width of a letter in the title of a panel
 _LINE = 13  # points; height of a line of it
-_SHORT = {"ratio_worst": "worst device", "bytes_busiest": "busiest device"}
+_SHORT = {"ratio_worst": "worst device", "bytes_busiest": "plain bytes, busiest"}
 
 
 @with_own_settings

@@ -58,8 +58,8 @@ def plot_graph(result: "Run", ax: "Axes | None" = None, *, nodes: str = "cost", 
         * "disagreement": total variation, summed over the device's links.
         * "ratio": cost ratio.
         * "group": number of the group.
-    edges : {"gtv", "bytes"}, default="gtv"
-        Color of links: total variation, or bytes in both directions.
+    edges : {"gtv", "bytes", "weight"}, default="gtv"
+        Color of links: total variation, bytes in both directions, or the weight that ``coupling=links`` estimated.
 
     Returns
     -------
@@ -159,7 +159,11 @@ def _leave_room(ax: "Axes", topology: "Topology") -> None:
 
 def _describe_samples(n: int, nodes: int, links: int, drawn: int) -> list[str]:
     """Describe the sample that is drawn in one phrase; an empty list if everything is drawn."""
-    parts = [f"{nodes:,} devices"] * (nodes < n) + [f"{drawn:,} links"] * (drawn < links)
+    parts = []
+    if nodes < n:
+        parts.append(f"{nodes:,} devices")
+    if drawn < links:
+        parts.append(f"{drawn:,} links")
     return [f"drawn: a sample of {' and '.join(parts)}"] if parts else []
 
 

@@ -49,17 +49,20 @@ def plot_leaks(
     if leak.ndim != 2 or leak.shape != np.shape(distances) or len(leak) != np.size(receivers) or not leak.size:
         raise DataError(f"leak has shape {leak.shape}, receivers {np.shape(receivers)}, distances "
                         f"{np.shape(distances)}; expected (r, n), (r,) and (r, n)")  # fmt: skip
-    narrow = is_narrow()
-    # Narrow figures have the distances below the matrix and the names of the devices.
-    has_names = names is not None and leak.shape[1] <= NUMBERED
-    tall = (10.0 if has_names else 7.6) if narrow else 4.6
-    low = (0.6 if has_names else 0.62) if narrow else 0.0
-    ax = open_axes(ax, 4.6 if narrow else 10.0, tall, left=0.07, right=0.98, bottom=0.13, top=0.85)
+    wide, tall = 10.0, 4.6
+    matrix, lines = (0.0, 0.0, 0.38, 1.0), (0.57, 0.0, 0.43, 1.0)
+    if is_narrow():
+        # The distances are below the matrix and the names of the devices.
+        wide, tall = 4.6, 7.6
+        matrix, lines = (0.0, 0.62, 0.84, 0.38), (0.0, 0.0, 1.0, 0.36)
+        if names is not None and leak.shape[1] <= NUMBERED:
+            tall = 10.0
+            matrix, lines = (0.0, 0.6, 0.84, 0.4), (0.0, 0.0, 1.0, 0.27)
+    ax = open_axes(ax, wide, tall, left=0.07, right=0.98, bottom=0.13, top=0.85)
     ax.set_axis_off()
     ax.set_title(title, fontsize=11, loc="left", pad=26)
-    _draw_matrix(ax.inset_axes((0, low, 0.84, 1 - low) if narrow else (0, 0, 0.38, 1)), leak, receivers, names)
-    _draw_distances(ax.inset_axes((0, 0, 1, 0.27 if has_names else 0.36) if narrow else (0.57, 0, 0.43, 1)),
-                    leak, distances)  # fmt: skip
+    _draw_matrix(ax.inset_axes(matrix), leak, receivers, names)
+    _draw_distances(ax.inset_axes(lines), leak, distances)
     return finish_figure(ax)
 
 

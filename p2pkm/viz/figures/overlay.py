@@ -28,8 +28,8 @@ _LINEAR = 0.1  # excess in percent below which the axis is linear
 _LINES = ("-", "--", ":", "-.")
 _TITLES = {
     "convergence": "Convergence of several runs",
-    "bytes": "Bytes of several runs",
-    "cost": "Cost of several runs against bytes",
+    "bytes": "Plain bytes of several runs",
+    "cost": "Cost of several runs against plain bytes",
 }
 
 

@@ -111,7 +111,11 @@ def plot_profile(result: "Run", ax: "Axes | None" = None) -> "Figure":
     shown = np.sort(np.argsort(-sizes, kind="stable")[: min(_CLUSTERS, max(1, int((sizes > 0).sum())))])
     spread = np.nan_to_num((sizes[:, None] * profile.pooled**2)[sizes > 0]).sum(axis=0)
     features = np.sort(np.argsort(-spread, kind="stable")[:_FEATURES])
-    columns = min(2 if is_narrow() else _COLUMNS - 1 if is_tight() else _COLUMNS, len(shown))
+    if is_narrow():
+        columns = 2
+    else:
+        columns = _COLUMNS - 1 if is_tight() else _COLUMNS
+    columns = min(columns, len(shown))
     rows = -(-len(shown) // columns)
     tall = (_HIGH_LINE if is_narrow() else _LINE) * len(features)
     gap = _GAP if current_style() is None else _WIDE_GAP

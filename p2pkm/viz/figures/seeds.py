@@ -1,14 +1,16 @@
 """Runs of a study: a dot per run in small multiples, and paired differences to the best configuration."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p2pkm.analysis.conclusion import format_verdict
+from p2pkm.analysis.paired_tests import EQUIVALENT, UNDECIDED, PairedTest, choose_figure, judge_blocks, list_standings
+from p2pkm.analysis.study_table import SERVED, find_axes, group_runs, is_local_only, read_ended, read_margin
 from p2pkm.metrics.registry import find
-from p2pkm.storage.conclusion import format_verdict
-from p2pkm.storage.paired_tests import EQUIVALENT, UNDECIDED, Verdicts, list_standings, split_points
-from p2pkm.storage.study_table import SERVED, Row, find_axes, group_runs, is_local_only, read_ended, read_margin
+from p2pkm.storage.study_rows import Row
 from p2pkm.viz.looks import finish_figure, is_narrow
 from p2pkm.viz.names import break_name, keep_names
 from p2pkm.viz.settings import with_own_settings
@@ -16,7 +18,6 @@ from p2pkm.viz.style import (
     CATEGORIES,
     GRAY,
     INK,
-    choose_steps,
     format_tick_labels,
     is_wide,
     label_axes,
@@ -35,12 +36,13 @@ _LINE = 0.27  # inches; height of a line
 _VERDICT = 2.6  # inches to the right of the axes for a verdict with the number of seeds
 _SHORT = 0.8  # inches for a verdict alone, in narrow figures
 _TITLE = 26  # letters in a line of the title of a panel
-_WIDE = 3.0  # largest over smallest multiple above which the axis is logarithmic
+_MARGIN = "#ECECEC"  # color of the margin of equivalence
+_BEYOND = 1e9  # outside of all axes of differences
 _PERCENT = "cost above central k-means (%)"
 
 
 @with_own_settings
-def plot_seeds(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mean") -> "Figure":
+def plot_seeds(study: Any, ax: "Axes | None" = None, *, figure: str | None = None) -> "Figure":
     """Draw every run of a study: one panel per graph, one line per method, one dot per seed, and a bar at the mean.
 
     Methods with a server or without messages do not depend on the graph and are drawn in every panel.
@@ -50,14 +52,16 @@ def plot_seeds(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mea
     study : path, pandas.DataFrame, list of dict or Study
     ax : matplotlib.axes.Axes, optional
         Axes to draw into; None: a new figure.
-    figure : str, default="ratio_mean"
-        Column to draw; the cost ratio is drawn as excess over central k-means in percent.
+    figure : str, optional
+        Column to draw; the cost ratio is drawn as excess over central k-means in percent. None: the test cost relative
+        to a common clustering if devices have test points, else the cost ratio.
 
     Returns
     -------
     matplotlib.figure.Figure
         The panels are its ``child_axes``.
     """
+    figure = figure or choose_figure(read_ended(study))
     rows = [row for row in read_ended(study, figure) if row.get(figure) is not None]
     axes = find_axes(rows) or ["algorithm"]
     split = "graph" in axes and len(axes) > 1
@@ -93,26 +97,29 @@ def plot_seeds(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mea
 
 
 @with_own_settings
-def plot_differences(study: Any, ax: "Axes | None" = None, *, figure: str = "ratio_mean") -> "Figure":
+def plot_differences(study: Any, ax: "Axes | None" = None, *, figure: str | None = None) -> "Figure":
     """Draw the effect of every configuration relative to the best, with intervals and verdicts.
 
-    Verdicts are those of `p2pkm.Study.conclusion`. An interval excludes equality exactly if the test rejects it.
+    Verdicts are those of `p2pkm.Study.conclusion`. Each interval is the one on which the verdict is based: at the
+    corrected level, it excludes equality exactly if the test rejects it; of equivalent configurations, the 90 %
+    interval is within the margin, which is shaded. Intervals of effects that are not limited end at the axes.
 
     Parameters
     ----------
     study : path, pandas.DataFrame, list of dict or Study
     ax : matplotlib.axes.Axes, optional
         Axes to draw into; None: a new figure.
-    figure : str, default="ratio_mean"
-        Column to compare. The cost ratio is compared as a multiple of the best excess, or of the best cost.
+    figure : str, optional
+        Column to compare; None: as in `plot_seeds`. Costs, bytes and other positive metrics are compared in percent,
+        scores in their unit.
 
     Returns
     -------
     matplotlib.figure.Figure
     """
+    figure = figure or choose_figure(read_ended(study))
     rows = read_ended(study, figure)
-    blocks = split_points(group_runs(rows, find_axes(rows))).values()
-    verdicts = [Verdicts(block, figure, read_margin(study)) for block in blocks]
+    verdicts = judge_blocks(group_runs(rows, find_axes(rows)), figure, read_margin(study)).values()
     standings = [standing for of_block in verdicts for standing in list_standings(of_block)]
     best = {name for of_block in verdicts for name in of_block.names[:1]}
     shown = standings[:_MOST]
@@ -121,37 +128,54 @@ def plot_differences(study: Any, ax: "Axes | None" = None, *, figure: str = "rat
     width, height = left + 4.6 + right, 1.15 + _LINE * max(len(shown), 2)
     ax = open_axes(ax, width, height, left=left / width, right=1 - right / width, bottom=0.6 / height,
                    top=1 - 0.4 / height)  # fmt: skip
-    scales = list(dict.fromkeys(of_block.scale for of_block in verdicts))
-    equal = 0.0 if "difference" in scales else 1.0
-    ends = [equal]
+    in_percent = any(of_block.scale == "ratio" for of_block in verdicts)
+    ends = [0.0]
     for y, standing in enumerate(shown):
         if standing.name in best:
-            ax.plot(equal, y, marker="D", color=INK, markersize=6, zorder=3)
+            ax.plot(0.0, y, marker="D", color=INK, markersize=6, zorder=3)
             _note(ax, y, "best" if len(shown) > 1 else "")
             continue
         _note(ax, y, standing.verdict if is_narrow() else format_verdict(standing.gap))
-        if standing.gap is None or standing.gap.effect is None:
-            continue
-        effect = standing.gap.effect
-        low, high = (effect if end is None else end for end in (standing.gap.low, standing.gap.high))
-        color = GRAY if standing.verdict in (EQUIVALENT, UNDECIDED) else CATEGORIES[0]
-        ax.errorbar(effect, y, xerr=[[effect - low], [high - effect]], color=color, marker="o", capsize=3, markersize=6,
-                    linestyle="none")  # fmt: skip
-        ends += [effect, low, high]
-    ax.axvline(equal, color=GRAY, linewidth=0.8, zorder=0)
+        if standing.gap is not None:
+            ends += _draw_gap(ax, y, standing.gap)
+    ax.axvline(0.0, color=GRAY, linewidth=0.8, zorder=0.5)
     set_name_ticks(ax.yaxis, [standing.name for standing in shown])
     ax.set_ylim(max(len(shown), 2) - 0.5, -0.5)
-    _stretch(ax, ends, equal)
+    _stretch(ax, ends)
     left_out = f", the first {_MOST} of {len(standings)}" if len(standings) > _MOST else ""
-    what = "cost" if figure.startswith("ratio_") else find(figure).axis
-    labels = {
-        "excess": "excess over central k-means, relative to the best",
-        "ratio": f"{what}, relative to the best",
-    }
-    label = labels.get(scales[0], f"difference of {find(figure).axis}")
-    label = label if len(scales) == 1 else "excess or cost, relative to the best"
-    label_axes(ax, f"Relative to the best, same seeds, corrected 95 % intervals{left_out}", label, "")
+    has_tests = any(standing.gap is not None and standing.gap.test for standing in shown)
+    intervals = "intervals of the verdicts, margin shaded" if has_tests else "too few for a test"
+    what = "cost" if figure == "ratio_mean" else find(figure).label
+    label = f"{what}, difference from the best (%)" if in_percent else f"difference of {find(figure).axis}"
+    label_axes(ax, f"Relative to the best, same seeds: {intervals}{left_out}", label, "")
     return finish_figure(ax, in_rows=True)
+
+
+def _draw_gap(ax: "Axes", y: int, gap: PairedTest) -> list[float]:
+    """Draw an effect, the interval of its verdict and the margin; return the ends that the axis must contain."""
+    effect, *reach = (_show(value, gap.scale) for value in (gap.effect, *gap.interval))
+    known = [end for end in reach if math.isfinite(end)]
+    if gap.near_margin and gap.test:
+        margin = gap.near_margin
+        low, high = (100 * (1 / (1 + margin) - 1), 100 * margin) if gap.scale == "ratio" else (-margin, margin)
+        ax.fill_betweenx([y - 0.4, y + 0.4], low, high, color=_MARGIN, linewidth=0, zorder=0)
+        known += [low, high]
+    color = GRAY if gap.verdict in (EQUIVALENT, UNDECIDED) else CATEGORIES[0]
+    ax.plot(effect, y, color=color, marker="o", markersize=6, linestyle="none")
+    if gap.test:
+        # An end that is not limited is drawn beyond the axes.
+        low, high = (
+            end if math.isfinite(end) else sign * _BEYOND for end, sign in zip(reach, (-1, 1), strict=True)
+        )  # fmt: skip
+        ax.errorbar((low + high) / 2, y, xerr=(high - low) / 2, color=color, capsize=3, linestyle="none")
+    return [effect, *known]
+
+
+def _show(value: float | None, scale: str) -> float:
+    """Return an effect as drawn: a ratio as a difference in percent; NaN for an end that is not limited."""
+    if value is None:
+        return math.nan
+    return 100 * (value - 1) if scale == "ratio" else value
 
 
 def _is_everywhere(row: Mapping[str, Any]) -> bool:
@@ -191,7 +215,9 @@ def _finish_panel(
     if wide:
         _make_symmetric(panel, high)
     panel.set_xlim(low, high)
-    label = _PERCENT if figure == "ratio_mean" else find(figure).axis if figure else ""
+    label = find(figure).axis if figure else ""
+    if figure == "ratio_mean":
+        label = _PERCENT
     label_axes(panel, "", label, "")
     panel.set_title(break_name(title, _TITLE), fontsize=9.5, loc="left")
     keep_names(panel, title)
@@ -214,20 +240,8 @@ def _find_limits(values: Sequence[float]) -> tuple[bool, float, float]:
     return False, low - room, high + room
 
 
-def _stretch(ax: "Axes", ends: Sequence[float], equal: float) -> None:
+def _stretch(ax: "Axes", ends: Sequence[float]) -> None:
     """Set the scale and limits of the axis of differences, which contains the best configuration."""
-    from matplotlib.ticker import LogLocator
-
-    if equal == 1.0 and max(ends) > _WIDE * min(ends):
-        ax.set_xscale("log")
-        ax.xaxis.set_major_locator(LogLocator(subs=choose_steps(min(ends), max(ends))))
-        format_tick_labels(ax.xaxis)
-        ax.set_xlim(min(ends) / 1.3, 1.3 * max(ends))
-        return
-    if equal == 1.0:
-        room = 0.08 * (max(ends) - min(ends)) or 0.1
-        ax.set_xlim(min(ends) - room, max(ends) + room)
-        return
     wide, low, high = _find_limits(ends)
     if wide:
         _make_symmetric(ax, max(abs(low), abs(high)))

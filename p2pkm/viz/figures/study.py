@@ -1,37 +1,32 @@
 """Figures of a study: graph measures against rounds, quality against cost, and maps of two options."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from itertools import combinations
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p2pkm.analysis.graph_measures import MEASURES
+from p2pkm.analysis.paired_tests import estimate_mean
+from p2pkm.analysis.study_table import read_ended
 from p2pkm.core.batch import Floats
 from p2pkm.core.units import format_number
 from p2pkm.core.validation import check_choice
-from p2pkm.metrics.milestones import never_reached
-from p2pkm.metrics.registry import ShownIn, find, keys
-from p2pkm.storage.explanation import explain
-from p2pkm.storage.graph_measures import MEASURES
-from p2pkm.storage.study_table import Row, find_axes, interval, read_ended, read_rows
+from p2pkm.metrics.milestones import is_personal, never_reached
+from p2pkm.metrics.registry import find
+from p2pkm.storage.study_rows import Row
 from p2pkm.viz.figures.comparison import plot_quality
-from p2pkm.viz.figures.explained import plot_explained
 from p2pkm.viz.looks import finish_figure, is_narrow
-from p2pkm.viz.save_figure import USUAL, save_figure
 from p2pkm.viz.settings import with_own_settings
 from p2pkm.viz.style import (  # fmt: skip
     CATEGORIES,
     GRAY,
     INK,
+    MARKERS,
     add_color_bar,
-    choose_steps,
     choose_text_color,
-    format_tick_labels,
-    is_wide,
     label_axes,
     open_axes,
+    scale_axis,
     scale_colors,
     set_name_ticks,
 )
@@ -40,11 +35,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MARKERS = "osD^vP*Xd<>h"
 _LEAST_DISTANCE = 0.052  # of two names, as a share of a panel's width
 _WRITTEN = 26  # most columns or rows of a map with numbers in its cells
 _ROUNDS_TO_CENTRAL = "rounds_to_1pct_of_central"
-_PAIRS = 3  # most options that are mapped pair by pair
 # Options that a study may vary, in the order in which maps prefer them.
 _OPTIONS = (
     "coupling", "alpha", "relaxation", "local_steps", "schedule", "init", "groups", "devices", "clusters", "data",
@@ -59,7 +52,7 @@ def plot_measures(
 ) -> "Figure":  # fmt: skip
     """Draw measured values of a study against measures of its graphs, one panel per measure.
 
-    A mark is the mean over seeds of a method on a graph; bars are 95 % bootstrap intervals. Each method has a color;
+    A mark is the mean over seeds of a method on a graph; bars are 95 % t intervals. Each method has a color;
     names of graphs are above the panel. A mark is hollow, and the legend notes it, if no run came within 1 % of
     central k-means.
 
@@ -106,7 +99,7 @@ def plot_measures(
     if len(methods) > 1 or names != methods:
         from matplotlib.lines import Line2D
 
-        marks = [Line2D([], [], color=_color(i), marker=_MARKERS[i % len(_MARKERS)], linestyle="none", label=name)
+        marks = [Line2D([], [], color=_color(i), marker=MARKERS[i % len(MARKERS)], linestyle="none", label=name)
                  for i, name in enumerate(names)]  # fmt: skip
         ax.legend(handles=marks, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4 if names == methods else 1,
                   fontsize=9, frameon=False)  # fmt: skip
@@ -129,7 +122,7 @@ def _is_far(group: Sequence[Row]) -> bool:
 def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "bytes") -> "Figure":
     """Draw the excess over central k-means against bytes or time: one color per method, one marker per graph.
 
-    A mark is the mean over seeds; its bar is the 95 % bootstrap interval.
+    A mark is the mean over seeds; its bar is the 95 % interval by Student's t.
 
     Parameters
     ----------
@@ -148,11 +141,14 @@ def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "
     table = []
     for group in _split(rows, [*find_swept(rows), "algorithm", "graph"]):
         ratios = [row["ratio_mean"] for row in group]
-        low, high = interval(ratios)
+        best: list[Any] = [
+            row["ratio_mean"] if is_personal(row) else row.get("ratio_best", row["ratio_mean"]) for row in group
+        ]
+        mean, low, high = estimate_mean(ratios, "ratio_mean")
         table.append({
             "algorithm": group[0]["algorithm"], "graph": shorten_names(_list(rows, "graph"))[group[0]["graph"]],
-            "ratio_best": float(np.mean([row.get("ratio_best", row["ratio_mean"]) for row in group])),
-            "ratio_mean": float(np.mean(ratios)), "ratio_low": low, "ratio_high": high,
+            "ratio_best": float(np.mean(best)),
+            "ratio_mean": mean, "ratio_low": low, "ratio_high": high,
             against: float(np.mean([row[against] for row in group])),
         })  # fmt: skip
     return plot_quality(table, ax, against=against)
@@ -218,48 +214,22 @@ def find_swept(rows: Sequence[Row]) -> list[str]:
     return [name for name in _OPTIONS if len({row.get(name) for row in rows} - {None}) > 1]
 
 
-def draw_study(study: Any, folder: Path, kinds: Sequence[str] = USUAL) -> list[Path]:
-    """Write all figures for which a study has values, by default as PNG and SVG."""
-    rows = read_rows(study)
-    draws: dict[str, Any] = {}
-    compared = [row for row in rows if row.get("rounds_to_1pct") is not None]
-    if len({row["graph"] for row in compared if row.get("spectral_gap") is not None}) > 1:
-        draws["measures"] = partial(plot_measures, compared)
-        if any(row.get(_ROUNDS_TO_CENTRAL) is not None for row in compared):
-            draws["measures_of_central"] = partial(plot_measures, compared, value=_ROUNDS_TO_CENTRAL)
-    for against in ("bytes", "virtual_seconds"):
-        if any(row.get("ratio_mean") is not None and row.get(against) is not None for row in rows):
-            draws[f"quality_{against}"] = partial(plot_study_quality, rows, against=against)
-    for y, x in combinations(sorted(find_swept(compared)[:_PAIRS], key=("algorithm", "graph").count, reverse=True), 2):
-        for value in (name for name in keys(ShownIn.MAP) if any(name in row for row in compared)):
-            draws[f"heatmap_{x}_{y}_{value}"] = partial(plot_heatmap, compared, x, y, value)
-    if explain(rows, find_axes(rows)).correlations:
-        draws["explained"] = partial(plot_explained, rows)
-    return [path for name, draw in draws.items() for path in save_figure(draw, folder, name, kinds)]
-
-
 def _draw_panel(panel: "Axes", rows: Sequence[Row], names: tuple[str, str], methods: Sequence[str]) -> None:
     """Draw the panel of one measure, with the names of the graphs above."""
-    from matplotlib.ticker import LogLocator
-
     measure, value = names
     for group in _split(rows, [*find_swept(rows), "algorithm", "graph"]):
         x_values, y_values = (np.array([row[name] for row in group], float) for name in names)
         number = methods.index(group[0]["algorithm"])
         # Later methods are smaller and on top, so that marks at the same place are all visible.
         panel.errorbar(
-            x_values.mean(), y_values.mean(), error_bars(y_values), error_bars(x_values), color=_color(number),
-            capsize=2, elinewidth=0.9, marker=_MARKERS[number % len(_MARKERS)], markersize=max(8 - number, 4),
+            x_values.mean(), y_values.mean(), error_bars(y_values, value), error_bars(x_values), color=_color(number),
+            capsize=2, elinewidth=0.9, marker=MARKERS[number % len(MARKERS)], markersize=max(8 - number, 4),
             markeredgewidth=0.6, markerfacecolor="white" if _is_far(group) else _color(number),
             markeredgecolor=_color(number) if _is_far(group) else "white",
             zorder=3 + number,
         )  # fmt: skip
     for axis, name in ((panel.xaxis, measure), (panel.yaxis, value)):
-        values = np.array([row[name] for row in rows], float)
-        if len(values) and values.min() > 0 and is_wide(values, 8.0):
-            getattr(panel, f"set_{axis.axis_name}scale")("log")
-            axis.set_major_locator(LogLocator(subs=choose_steps(values.min(), values.max())))
-            format_tick_labels(axis)
+        scale_axis(axis, np.array([row[name] for row in rows], float), 8.0)
     label_axes(panel, "", MEASURES.get(measure, measure), find(value).axis)
     panel.grid(color="#E6E6E6", linewidth=0.6)
     panel.set_axisbelow(True)
@@ -297,18 +267,20 @@ def separate_places(places: Floats, distance: float) -> Floats:
     return np.array(starts) + distance * np.arange(len(places))
 
 
-def error_bars(values: Floats) -> Floats:
+def error_bars(values: Floats, figure: str | None = None) -> Floats:
     """Compute the lengths of the 95 % interval of a mean below and above it, float64[2, 1]."""
-    low, high = interval(values.tolist())
-    # A mean of equal values may differ from them by rounding, and matplotlib rejects negative lengths.
-    return np.maximum([[values.mean() - low], [high - values.mean()]], 0.0)
+    mean, low, high = estimate_mean(values, figure)
+    return np.array([[mean - low], [high - mean]])
 
 
 def _write_cells(
     ax: "Axes", cells: Floats, norm: Any, remarks: Mapping[tuple[int, int], str], *, has_unit: bool
 ) -> None:
     for (i, j), cell in np.ndenumerate(cells):
-        digits = f"{cell:.3g}" if cell >= 1000 else f"{cell:.4g}" if has_unit else format_number(cell)
+        if cell >= 1000:
+            digits = f"{cell:.3g}"
+        else:
+            digits = f"{cell:.4g}" if has_unit else format_number(cell)
         text = digits if np.isfinite(cell) else ""
         ink = choose_text_color(ax.images[0].cmap(norm(cell))) if text else INK
         text += remarks.get((i, j), "")

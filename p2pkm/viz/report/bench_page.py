@@ -3,12 +3,12 @@
 from collections import Counter
 from functools import partial
 
+from p2pkm.analysis.bench_advice import RULE
+from p2pkm.analysis.bench_blocks import DONE, check_rows, read_blocks
+from p2pkm.analysis.bench_statistics import BenchEntry, BenchSummary, summarize
+from p2pkm.analysis.bench_text import describe_rules, describe_verdict, write_excess, write_percent, write_ratio
+from p2pkm.analysis.paired_tests import EQUIVALENT
 from p2pkm.core.units import count
-from p2pkm.storage.bench_advice import RULE
-from p2pkm.storage.bench_blocks import DONE, check_rows, read_blocks
-from p2pkm.storage.bench_statistics import BenchEntry, BenchSummary, summarize
-from p2pkm.storage.bench_text import describe_rules, describe_verdict, write_excess, write_percent, write_ratio
-from p2pkm.storage.paired_tests import EQUIVALENT
 from p2pkm.viz.figures.bench_fronts import plot_bench_fronts
 from p2pkm.viz.figures.bench_map import average_tasks, plot_bench_map
 from p2pkm.viz.figures.bench_profiles import plot_bench_profiles
@@ -90,8 +90,8 @@ def _frame(drawn: Html, name: str, kind: str) -> Html:
 def _list_entries(summary: BenchSummary) -> Html:
     """Build the table of all entries."""
     head = [
-        "entry", "place", "trust", "excess (%)", "95 % interval", "rank", "worst 10 %", "no result (%)", "bytes / raw",
-        "verdict",
+        "entry", "place", "trust", "excess (%)", "95 % interval", "rank", "worst 10 %", "no result (%)",
+        "encoded bytes / raw bytes", "verdict",
     ]  # fmt: skip
     rows: list[list[Cell]] = [
         [entry.entry, entry.place, entry.trust, *_show_excess(entry), *_show_rank(entry),
@@ -121,7 +121,7 @@ def _show_costs(entry: BenchEntry) -> list[Cell]:
 
 def _describe_task(task: str, ranking: BenchSummary) -> Html:
     """Build the section of a task: the best entries, and a table of all."""
-    head = ["entry", "excess (%)", "95 % interval", "rank", "no result (%)", "bytes / raw", "verdict"]
+    head = ["entry", "excess (%)", "95 % interval", "rank", "no result (%)", "encoded bytes / raw bytes", "verdict"]
     rows: list[list[Cell]] = [
         [entry.entry, *_show_excess(entry), *_show_rank(entry), *_show_costs(entry), describe_verdict(entry)]
         for entry in ranking.entries
@@ -168,8 +168,8 @@ def _describe_method(entry: BenchEntry, summary: BenchSummary, tasks: dict[str, 
         if other.place is None and other.reference == entry.entry and other.method == entry.method
     ]  # fmt: skip
     lines += [
-        tag("p", f"{other.entry}: excess {write_excess(other.excess)} %, {write_ratio(other.bytes_over_raw)} times the "
-                 f"raw bytes; {describe_verdict(other)}.") for other in variants
+        tag("p", f"{other.entry}: excess {write_excess(other.excess)} %, {write_ratio(other.bytes_over_raw)} encoded "
+                 f"bytes per raw byte; {describe_verdict(other)}.") for other in variants
     ]  # fmt: skip
     return fold(f"{entry.place}. {entry.entry}", *lines)
 

@@ -59,11 +59,11 @@ def _find_partition(result: Result) -> str:
 def _find_bytes(result: Result) -> str:
     load = np.sum(sum_bytes(result), axis=0)
     if not load.any():
-        return "Bytes sent and received per device: nothing was sent."
+        return "Plain bytes sent and received per device: nothing was sent."
     top = int(load.argmax())
     busiest = "the server" if top == result.topology.hub else f"device {result.topology.label(top)}"
     low, high = format_bytes(float(load.min())), format_bytes(float(load.max()))
-    return f"Bytes sent and received per device: from {low} to {high}, most at {busiest}."
+    return f"Plain bytes sent and received per device: from {low} to {high}, most at {busiest}."
 
 
 def _find_groups(result: Result) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from p2pkm.core.units import count, format_bytes
 from p2pkm.methods.registry import ALONE
 from p2pkm.metrics.closing_rows import DESCENTS, TERMINATIONS
-from p2pkm.metrics.milestones import is_worse
+from p2pkm.metrics.milestones import loses_quality
 from p2pkm.metrics.result import Result
 from p2pkm.viz.figures.bytes_per_device import sum_bytes
 from p2pkm.viz.names import name_graph
@@ -71,6 +71,12 @@ def _describe_quality(summary: dict[str, Any]) -> str:
     if differs and summary["devices"] > 1:
         words += f", and those of the worst device {describe_ratio(worst)} it"
     words += "."
+    test_ratio = summary.get("test_ratio_common")
+    if test_ratio is not None:
+        words += (
+            f" On test points of each device, the centroids of the device cost {describe_ratio(test_ratio)} those of a "
+            "common clustering."
+        )
     if local_only is not None and summary["devices"] > 1:
         words += f" The local-only baseline, without communication, costs {describe_ratio(local_only)} central k-means."
     return words
@@ -86,7 +92,7 @@ def _describe_milestones(summary: dict[str, Any]) -> str:
     if method_rounds is not None:
         spent = f"{count(method_rounds, 'round')} ({rounds:,} with initialization)"
         words = f"They came within 1 % of central k-means in {spent}."
-    if is_worse(mean, best):
+    if loses_quality(summary):
         words += (
             f" Quality got worse before the end: the cost ratio was {best:.4f} in round "
             f"{summary['ratio_best_round']:,} of {summary['ratio_best_stage']} and is {mean:.4f} at the end."
@@ -127,7 +133,9 @@ def _describe_traffic(result: Result) -> str:
     top = int(load.argmax())
     mean = float(load.max() / load.mean())
     per_device = format_bytes(total / result.topology.clients)
-    cost = f"It took {count(messages, 'message')} and {format_bytes(float(total))}, {per_device} per device"
+    cost = (
+        f"It took {count(messages, 'message')} and {format_bytes(float(total))} of plain bytes, {per_device} per device"
+    )
     if mean < _EVEN:
         return f"{cost}, the same for all."
     busiest = "the server" if top == result.topology.hub else f"device {result.topology.label(top)}"

@@ -23,7 +23,7 @@ _KEYS = """Move the slider or press play. With the focus on the replay, the spac
 move by one frame, and Home and End jump to the ends. Point at a device or a centroid, or tap it, to show the values of
 the device, or type its number."""
 _DEVICES = {"cost": "cost per point", "disagreement": "total variation"}
-_LINKS = {"sent": "bytes since the last frame", "gtv": "total variation"}
+_LINKS = {"sent": "plain bytes since the last frame", "gtv": "total variation"}
 _CONSTANT = ("device", "edge_a", "edge_b")  # fields of `Frames` that do not depend on the frame
 _SHOWN = ("stage", "round", "ratio_mean", "gtv", "objective", "messages", "bytes", "converged")
 
@@ -155,7 +155,7 @@ def _note(content: dict[str, Any], result: Result, outside: int) -> list[str]:
         links = len(result.topology.indices) // 2
         notes.append(
             f"{content['devices']:,} of {result.topology.clients:,} devices and {content['links']:,} of {links:,} "
-            "links are shown; cumulative bytes are those of the links shown."
+            "links are shown; cumulative plain bytes are those of the links shown."
         )
     if result.scaling is not None:
         notes.append("Points and centroids are shown in scaled units.")

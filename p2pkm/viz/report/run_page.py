@@ -161,7 +161,7 @@ def _list_stages(result: Result) -> Html:
         ])
         before = last
     ends = (label_column(name, f"{find(name).column} at the end") for name in _AT_END)
-    head: list[Content] = ["stage", "rounds", "messages", "bytes", *ends]
+    head: list[Content] = ["stage", "rounds", "messages", "plain bytes", *ends]
     return tabulate("Stages", head, rows)
 
 
@@ -188,7 +188,7 @@ def _list_devices(result: Result) -> Html:
         ]
         for i in top
     ]  # fmt: skip
-    head: list[Content] = ["device", "bytes sent", "bytes received", "% of traffic", "neighbors", "points"]
+    head: list[Content] = ["device", "plain bytes sent", "plain bytes received", "% of traffic", "neighbors", "points"]
     head += ["cost per point", *map(label_column, metrics)]
     return tabulate(f"Busiest devices ({len(rows)} of {len(load):,})", head, rows, sortable=True)
 
@@ -211,7 +211,7 @@ def _list_links(result: Result) -> Html:
         ]
         for e in top
     ]  # fmt: skip
-    head = ("link", "messages", "bytes", "total variation (squared distance)")
+    head = ("link", "messages", "plain bytes", "total variation (squared distance)")
     return tabulate(f"Busiest links ({len(rows)} of {len(links):,})", head, rows, sortable=True)
 
 

@@ -9,25 +9,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from p2pkm.core.errors import DataError
-from p2pkm.core.spec import OBJECT
-from p2pkm.core.units import count, format_bytes
-from p2pkm.metrics.milestones import OF_CENTRAL, never_reached, write_share
-from p2pkm.metrics.registry import ShownIn, keys
-from p2pkm.storage.conclusion import BEST, conclude, describe_test, format_equivalence_interval, format_verdict
-from p2pkm.storage.explanation import TESTS, Explanation, explain
-from p2pkm.storage.paired_tests import (
+from p2pkm.analysis.conclusion import BEST, describe_test, format_verdict
+from p2pkm.analysis.explanation import TESTS, Explanation, explain
+from p2pkm.analysis.paired_tests import (
+    COMMON,
     EQUIVALENT,
     MARGIN,
+    PERSONAL,
     SEEDS,
     UNDECIDED,
+    PairedTest,
     Verdicts,
     check_margin,
+    judge_blocks,
     list_standings,
-    split_points,
 )
-from p2pkm.storage.study_table import (
-    Row,
+from p2pkm.analysis.study_table import (
     Study,
     average,
     describe_quality_loss,
@@ -36,7 +33,13 @@ from p2pkm.storage.study_table import (
     name_sides,
     read_margin,
 )
-from p2pkm.storage.toml import load_toml
+from p2pkm.core.errors import DataError
+from p2pkm.core.units import count, format_bytes
+from p2pkm.metrics.milestones import OF_CENTRAL, never_reached, write_share
+from p2pkm.metrics.registry import ShownIn, keys
+from p2pkm.storage.study_folder import TABLES, read_table
+from p2pkm.storage.study_mark import read_mark
+from p2pkm.storage.study_rows import Row
 from p2pkm.viz.figures.comparison import plot_quality
 from p2pkm.viz.figures.explained import plot_explained
 from p2pkm.viz.figures.seeds import plot_differences, plot_seeds
@@ -46,12 +49,17 @@ from p2pkm.viz.report.page import render_page
 from p2pkm.viz.svg import draw_inline
 
 _ALWAYS = ("algorithm", "graph")  # options that name a run even if they are equal in all runs
+# What the costs of the two metrics that rank configurations are compared with.
+_REFERENCES = {COMMON: "central k-means", PERSONAL: "a common clustering on test points of the devices"}
 _STRIKING = ("faults", "stale_policy", "byzantine", "robust", "min_cluster_size", "noise", "transforms")
 # Options of a run that `p2pkm compare` does not accept.
 _NOT_IN_COMPARE = ("seed", "graph", "algorithm", "rank_partition", "require_converged", "checkpoint_every")
 _LISTED = 1_000  # most runs in the table of all runs
 _LEFT_OUT = {"trace", "key", "error", "centroids_sha256"}
-_AGAINST = {"bytes": "Quality against bytes", "bytes_busiest": "Quality against bytes at the busiest device"}
+_AGAINST = {
+    "bytes": "Quality against plain bytes",
+    "bytes_busiest": "Quality against plain bytes at the busiest device",
+}
 
 
 def draw_rows(kind: str, folder: Path, defaults: dict[str, Any]) -> str:
@@ -70,24 +78,20 @@ def draw_rows(kind: str, folder: Path, defaults: dict[str, Any]) -> str:
         If the comparison or study has not ended, or one of its files cannot be read.
     """
     try:
-        rows = _read_lines(folder / ("study.jsonl" if kind == "study" else "rows.jsonl"))
-        settings = _read_json(folder / "comparison.json")
+        rows = read_table(folder)
+        settings = {"base": read_mark(folder), "margin": read_margin(folder)} | {"defaults": defaults}
         compared = _read_json(folder / "summary.json")
-        study = folder / "study.toml"
-        if kind == "study" and study.is_file():
-            settings |= {"base": load_toml(str(study), "study"), "margin": read_margin(folder)}
-        return _draw(kind, folder, rows, settings | compared | {"defaults": defaults})
-    except FileNotFoundError as error:
-        name = Path(error.filename).name
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder} cannot be read: {type(error).__name__}: {error}") from None
+    if rows is None:
         raise DataError(
-            f"{folder} does not contain {name}: this {kind} has not ended. Run the same command again to complete it"
-        ) from None
+            f"{folder} does not contain {TABLES[0]}: this {kind} has not ended. Run the same command again to complete "
+            "it"
+        )
+    try:
+        return _draw(kind, folder, rows, settings | compared)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder} cannot be read: {type(error).__name__}: {error}") from None
-
-
-def _read_lines(path: Path) -> list[Row]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line]
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -101,8 +105,8 @@ def _draw(kind: str, folder: Path, rows: Sequence[Row], settings: dict[str, Any]
     means = average_seeds(good, [name for name in axes if name != "seed"])
     groups = {name_row(row, [name for name in axes if name != "seed"]): runs_by_seed(row) for row in means}
     margin = check_margin(settings.get("margin", MARGIN))
-    blocks = {label: Verdicts(block, "ratio_mean", margin) for label, block in split_points(groups).items()}
-    sentence = conclude(groups, margin=margin)
+    blocks = judge_blocks(groups, None, margin)
+    sentence = Study(list(rows), margin=margin).conclusion()
     explanation = explain(good, find_axes(good), len(bad))
     figures = [
         *_draw_seeds(Study(good, margin=margin), sentence),
@@ -251,27 +255,29 @@ def judge(means: Sequence[Row], axes: Sequence[str], runs: tuple[int, int] | Non
     """
     name = partial(name_row, axes=[axis for axis in axes if axis != "seed"])
     words = [] if runs is None else [_describe_runs(runs)]
-    rated = sorted((row for row in means if row["ratio_mean"] is not None), key=lambda row: row["ratio_mean"])
+    figure = verdicts.figure
+    against = _REFERENCES[figure]
+    rated = sorted((row for row in means if row[figure] is not None), key=lambda row: row[figure])
     if not rated:
-        return " ".join([*words, "None was compared with central k-means."])
+        return " ".join([*words, f"None was compared with {against}."])
     best, worst = rated[0], rated[-1]
     few = len(rated) > 1 and min(len(row["group"]) for row in rated) < SEEDS
     words.append(f"{'Lowest cost' if few else 'Best'}: {name(best)}, whose centroids cost "
-                 f"{describe_ratio(best['ratio_mean'])} central k-means, with "
-                 f"{format_bytes(best['bytes'])} a run.")  # fmt: skip
+                 f"{describe_ratio(best[figure])} {against}, with "
+                 f"{format_bytes(best['bytes'])} of plain bytes a run.")  # fmt: skip
     if few:
         words.append(f"With fewer than {SEEDS} seeds, differences cannot be distinguished from chance.")
     else:
         words += _list_similar(verdicts, name(best), "it")
-    candidates = [row for row in rated if row["ratio_mean"] <= 1.01 * best["ratio_mean"]]
+    candidates = [row for row in rated if row[figure] <= 1.01 * best[figure]]
     cheapest = min(candidates, key=lambda row: row["bytes"])
     if cheapest is not best:
-        words.append(f"Cheapest within 1 % of it: {name(cheapest)} ({describe_ratio(cheapest['ratio_mean'])} central "
-                     f"k-means) with {format_bytes(cheapest['bytes'])}.")  # fmt: skip
+        words.append(f"Fewest plain bytes within 1 % of it: {name(cheapest)} ({describe_ratio(cheapest[figure])} "
+                     f"{against}) with {format_bytes(cheapest['bytes'])}.")  # fmt: skip
     gap = verdicts.pair(name(worst), name(best))
     if worst is not best and (few or (gap is not None and gap.verdict not in (EQUIVALENT, UNDECIDED))):
         title = "Highest cost" if few else "Worst"
-        words.append(f"{title}: {name(worst)}, {describe_ratio(worst['ratio_mean'])} central k-means.")
+        words.append(f"{title}: {name(worst)}, {describe_ratio(worst[figure])} {against}.")
         words += [] if few else _list_similar(verdicts, name(worst), "the worst")
     return " ".join([*words, *_describe_reached(rated, name), *_describe_worse(rated, name)])
 
@@ -316,27 +322,31 @@ def _draw_seeds(study: Study, sentence: str) -> list[Html]:
 def _list_standings(verdicts: Verdicts, margin: float, label: str) -> list[Html]:
     """Build a table of the configurations on the same points relative to the best: effects, intervals and verdicts."""
     rows: list[list[Cell]] = []
-    for place, standing in enumerate(list_standings(verdicts)):
-        cells: list[Cell] = [None, None, None, None, None]
-        gap = standing.gap
-        if gap is not None:
-            cells = [gap.difference, gap.effect, gap.low, gap.high, format_equivalence_interval(gap)]
-        rows.append([standing.name, standing.mean, *cells, format_verdict(gap) if place else BEST])
+    for standing in list_standings(verdicts):
+        cells: list[Cell] = [None, None, None]
+        if standing.gap is not None:
+            cells = _show_effect(standing.gap)
+        verdict = format_verdict(standing.gap) if rows else BEST
+        rows.append([standing.name, standing.mean, *cells, verdict])
     if len(rows) < 2:
         return []
-    head: list[Content] = [
-        "configuration", label_column("ratio_mean"), "mean difference", *_head_effect(verdicts.scale),
-        "90 % interval of the log ratio", "verdict",
-    ]  # fmt: skip
+    head: list[Content] = ["configuration", label_column(verdicts.figure), *_head_effect(verdicts), "verdict"]
     where = f" for {label}" if label else ""
     caption = f"Relative to the best{where}, same seeds. {describe_test(verdicts, margin)}"
     return [tabulate(caption, head, rows, sortable=True)]
 
 
-def _head_effect(scale: str) -> list[Content]:
-    """Return the titles of the columns of an effect and its interval."""
-    effect = {"excess": "ratio of excess", "ratio": "ratio of cost"}.get(scale, "difference")
-    return [effect, "corrected 95 %: from", "to"]
+def _show_effect(gap: PairedTest) -> list[Cell]:
+    """Return the cells of an effect and of the interval on which its verdict is based; a ratio in percent."""
+    if gap.scale == "ratio":
+        return [None if value is None else 100 * (value - 1) for value in (gap.effect, *gap.interval)]
+    return [gap.effect, *gap.interval]
+
+
+def _head_effect(verdicts: Verdicts) -> list[Content]:
+    """Return the titles of the columns of `_show_effect`."""
+    effect = "cost difference (%)" if verdicts.scale == "ratio" else "difference"
+    return [effect, "interval of the verdict: from", "to"]
 
 
 def _list(rows: Sequence[Row], name: Callable[[Row], str]) -> str:
@@ -430,11 +440,10 @@ def _list_differences(verdicts: Verdicts, settings: dict[str, Any]) -> list[Html
     for difference in settings.get("differences", ()):
         gap = verdicts.pair(*name_sides(difference))
         if gap is not None:
-            pair = " – ".join(name_sides(difference))
-            rows.append([pair, gap.seeds, gap.difference, gap.effect, gap.low, gap.high, format_verdict(gap)])
+            rows.append([" against ".join(name_sides(difference)), gap.seeds, *_show_effect(gap), format_verdict(gap)])
     if not rows:
         return []
-    head: list[Content] = ["pair", "seeds", "mean difference", *_head_effect(verdicts.scale), "verdict"]
+    head: list[Content] = ["pair", "seeds", *_head_effect(verdicts), "verdict"]
     return [tabulate(f"Relative to {settings['reference']}, same seeds and tests", head, rows, sortable=True)]
 
 
@@ -457,11 +466,13 @@ def _plain(value: Any) -> Cell:
 def _repeat(kind: str, folder: Path, settings: dict[str, Any]) -> Html:
     """Build the command that repeats a comparison, from its options, or a study, from its file."""
     if kind == "comparison":
+        asked = settings["base"]
+        seeds = asked["seeds"] if isinstance(asked["seeds"], str) else ",".join(map(str, asked["seeds"]))
         words = [
-            "python", "-m", "p2pkm", "compare", "--algorithm", ",".join(settings["algorithms"]), "--graph",
-            ",".join(settings["graphs"]), "--seeds", ",".join(map(str, settings["seeds"])),
+            "python", "-m", "p2pkm", "compare", "--algorithm", ",".join(asked["grid"]["algorithm"]), "--graph",
+            ",".join(asked["grid"]["graph"]), "--seeds", seeds,
         ]  # fmt: skip
-        options = _write_options(settings["base"], settings["defaults"])
+        options = _write_options(asked, settings["defaults"])
         command = shlex.join([*words, *options])
         return section("How to repeat it", _write_command(command, command))
     files = sorted(folder.glob("*.toml"))
@@ -469,14 +480,14 @@ def _repeat(kind: str, folder: Path, settings: dict[str, Any]) -> Html:
         return section(
             "How to repeat it", tag("p", "The folder does not contain the file of the study.", class_="note")
         )
-    command = shlex.join(["python", "-m", "p2pkm", "sweep", str(files[0].resolve())])
+    command = shlex.join(["python", "-m", "p2pkm", "study", str(files[0].resolve())])
     text = files[0].read_text("utf-8")
     return section("How to repeat it", _write_command(command, text), fold(files[0].name, tag("pre", text)))
 
 
 def _write_command(command: str, options: str) -> Html:
     """Return the command that repeats a study, or a note if its options refer to objects of a Python program."""
-    if OBJECT not in options:
+    if "object:" not in options and "(object " not in options:
         return tag("pre", command)
     note = "Options are objects of a Python program: run the program again, with the same folder."
     return tag("p", note, class_="note")
@@ -487,7 +498,7 @@ def _write_options(options: dict[str, Any], defaults: dict[str, Any]) -> list[st
     words = list[str]()
     for name, value in options.items():
         flag = f"--{name.replace('_', '-')}"
-        if name in _NOT_IN_COMPARE or value is None or defaults.get(name) == value:
+        if name in _NOT_IN_COMPARE or name not in defaults or defaults[name] == value:
             continue
         if isinstance(value, bool):
             words.append(flag if value else f"--no-{flag[2:]}")

@@ -1,18 +1,18 @@
 """Report of a folder, which may contain a run, a comparison or a study."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from p2pkm.analysis.bench_statistics import summarize
 from p2pkm.core.errors import DataError, ExperimentError, NetworkError
-from p2pkm.storage.bench_statistics import summarize
 from p2pkm.storage.run_status import describe_run_collection
 from p2pkm.storage.save import write_bytes
+from p2pkm.storage.study_folder import TABLES, read_table
+from p2pkm.storage.study_mark import BENCH, COMPARISON, SWEEP, kind_of
 
 _NAME = "report.html"
-# File that marks the folder of a benchmark, and its table.
-_BENCHMARK, _ROWS = "bench.json", "rows.jsonl"
+_KINDS = {SWEEP: "study", COMPARISON: "comparison", BENCH: "benchmark"}
 
 
 class WrittenReport(NamedTuple):
@@ -73,12 +73,10 @@ def detect_kind(folder: Path) -> str:
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise DataError(f"{folder} {what}; expected the folder of a run, a comparison or a study")
-    if (folder / _BENCHMARK).is_file():
-        return "benchmark"
-    if (folder / "study.jsonl").is_file():
+    if kind := _KINDS.get(kind_of(folder)):
+        return kind
+    if (folder / TABLES[0]).is_file():
         return "study"
-    if (folder / "comparison.json").is_file():
-        return "comparison"
     if (folder / "config.toml").is_file() or (folder / "chain.npz").is_file():
         return "run"
     contents = describe_run_collection(folder)
@@ -114,10 +112,12 @@ def _draw(kind: str, folder: Path, defaults: dict[str, Any]) -> tuple[str, bool]
 
 def _read_rows(folder: Path) -> list[dict[str, Any]]:
     """Read the rows of a benchmark."""
-    path = folder / _ROWS
-    if not path.is_file():
-        raise DataError(f"{folder} does not contain {_ROWS}: this benchmark has not ended. Run the same command again")
     try:
-        return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line]
+        rows = read_table(folder)
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read: {error}. Restore a copy") from None
+        raise DataError(f"{folder} cannot be read: {error}. Restore a copy") from None
+    if rows is None:
+        raise DataError(
+            f"{folder} does not contain {TABLES[0]}: this benchmark has not ended. Run the same command again"
+        )
+    return rows

@@ -44,7 +44,7 @@ class Seen(NamedTuple):
 
 
 def watch(command: list[str], output: Path, limit: float) -> Seen:
-    """Run a program for at most so many seconds."""
+    """Run a program with a time limit in seconds."""
     began, most = time.time(), 0
     with output.open("w") as file:
         program = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, cwd=_ROOT,

@@ -10,18 +10,20 @@ import pytest
 
 import p2pkm
 import p2pkm.experiments.studies.run_study
+from p2pkm.core.card import find_card
 from p2pkm.core.messages import no_messages
 from p2pkm.core.protocols import MethodBase
-from p2pkm.core.traits import MethodTraits
+from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.experiments.bench.entries import list_entries, read_entries, split_list
 from p2pkm.experiments.bench.merge import merge_folders
 from p2pkm.experiments.bench.references import References, compute_cost, name_points
 from p2pkm.experiments.bench.rows import COLUMNS
 from p2pkm.experiments.bench.suites import list_suites, read_suite
-from p2pkm.methods.catalogue import CATALOGUE
 from p2pkm.methods.init.value import Init
 from p2pkm.methods.peer.local_only import LocalOnlyState
+from p2pkm.methods.registry import METHODS, find
 from tests.support.run_cli import here, ranks, there
+from tests.support.stored_rows import lose_rows
 
 SUITE = """
 version = 3
@@ -67,7 +69,7 @@ class Still(MethodBase):
 
     @property
     def traits(self):
-        return MethodTraits(init=Init.of(self.init))
+        return MethodTraits(message_content=MessageContent.OTHER, init=Init.of(self.init))
 
     def initial_state(self, devices, start):
         time.sleep(self.seconds)
@@ -115,12 +117,12 @@ def begun(monkeypatch):
 
 
 def read_lines(folder):
-    return [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (folder / "study.jsonl").read_text().splitlines()]
 
 
 def test_the_table_has_every_method_that_can_be_ranked():
     names = [entry.name for entry in read_entries()]
-    ranked = {name for name, row in CATALOGUE.items() if row.family != "deep"}
+    ranked = {name for name in METHODS if find_card(find(name)).family != "deep"}
     assert {entry.method for entry in read_entries()} == ranked and len(set(names)) == len(names)
     assert {"gtvmin", "gtvmin (real numbers)", "coreset", "central (real numbers)"} <= set(names)
     assert "coreset (real numbers)" not in names
@@ -222,9 +224,9 @@ def test_six_rows_by_scikit_learn(folder, suite):
 
 
 def test_a_finished_benchmark_is_not_repeated(folder, begun):
-    before = (folder / "bench.csv").read_bytes()
+    before = (folder / "study.csv").read_bytes()
     done = here("resume", folder, "-q")
-    assert done.code == 0 and not begun and (folder / "bench.csv").read_bytes() == before
+    assert done.code == 0 and not begun and (folder / "study.csv").read_bytes() == before
     assert "kfed" in done.out and str(folder) in done.out
 
 
@@ -232,9 +234,7 @@ def test_missing_runs_are_repeated(folder, begun, tmp_path, suite):
     import shutil
 
     shutil.copytree(folder, tmp_path / "b")
-    stored = sorted((tmp_path / "b/runs").iterdir())
-    for path in stored[:2]:
-        path.unlink()
+    lose_rows(tmp_path / "b", 2)
     again = p2pkm.bench(LIST, suite=suite, out=tmp_path / "b", progress=False)
     assert len(begun) == 2 and again.rows == read_lines(folder)
 
@@ -243,7 +243,7 @@ def test_missing_runs_are_repeated(folder, begun, tmp_path, suite):
 def test_two_runs_and_two_processes_give_the_same_bits(folder, suite, tmp_path):
     for jobs in (1, 2):
         p2pkm.bench(LIST, suite=suite, out=tmp_path / str(jobs), jobs=jobs, progress=False)
-        for name in ("rows.jsonl", "bench.csv", "references.json"):
+        for name in ("study.jsonl", "study.csv", "references.json"):
             assert (tmp_path / str(jobs) / name).read_bytes() == (folder / name).read_bytes()
 
 
@@ -253,7 +253,7 @@ def test_ranks_give_the_same_bits(folder, suite, tmp_path):
         *ranks(3), "-m", "p2pkm", "bench", "--suite", suite, "--algorithm", LIST, "--out", tmp_path / "b", "-q"
     )
     assert done.code == 0, done.err
-    assert (tmp_path / "b/rows.jsonl").read_bytes() == (folder / "rows.jsonl").read_bytes()
+    assert (tmp_path / "b/study.jsonl").read_bytes() == (folder / "study.jsonl").read_bytes()
 
 
 @pytest.mark.mpi
@@ -275,6 +275,26 @@ def test_methods_of_a_program(suite, capsys):
     assert "mistake" in capsys.readouterr().err
 
 
+def rounds_twice(result):
+    """Twice the number of rounds."""
+    return 2 * result.summary["rounds"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_metrics_of_a_program_are_columns(suite, tmp_path, jobs):
+    asked = {"suite": suite, "tasks": ["small-skew"], "seeds": [0], "out": tmp_path / "b", "progress": False}
+    rows = p2pkm.bench(
+        {"consensus": p2pkm.ConsensusLloyd, "broken": Broken}, metrics=rounds_twice, jobs=jobs, **asked
+    ).rows
+    assert {row["status"] for row in rows} == {"done", "failed"}
+    assert all(row["rounds_twice"] == (2 * row["rounds"] if row["status"] == "done" else None) for row in rows)
+    assert p2pkm.Benchmark.load(tmp_path / "b").rows[0]["rounds_twice"] == rows[0]["rounds_twice"]
+    assert here("resume", str(tmp_path / "b")).code == 2  # only the program has the function
+    with pytest.raises(p2pkm.ExperimentError, match="metrics contains 3; expected functions"):
+        p2pkm.bench("local", metrics=3, **asked)
+
+
+@pytest.mark.slow
 def test_a_method_without_progress_is_last(suite):
     found = p2pkm.bench(
         {"still": Still, "ours": p2pkm.GTVMin}, suite=suite, tasks=["own-skew"], seeds=[0], progress=False
@@ -299,7 +319,7 @@ def test_references_are_replaced_and_it_is_said(folder, suite, tmp_path, capsys)
     known = References.load(folder)
     reference = known.find(task, 0)
     worse = References({name_points(task, 0): reference._replace(cost=1e9)})
-    (tmp_path / "b/bench.json").write_text((folder / "bench.json").read_text())
+    (tmp_path / "b/study.toml").write_text((folder / "study.toml").read_text())
     worse.save(tmp_path / "b")
     (row,) = p2pkm.bench("local", suite=suite, tasks=["small-skew"], seeds=[0], out=tmp_path / "b", progress=False).rows
     assert row["excess"] == 0.0 and row["reference_cost"] == row["cost"]
@@ -311,7 +331,7 @@ def test_references_are_replaced_and_it_is_said(folder, suite, tmp_path, capsys)
 def test_other_points_are_no_silent_excess(folder, suite, tmp_path):
     task = read_suite(suite).tasks[0]
     (tmp_path / "b").mkdir()
-    (tmp_path / "b/bench.json").write_text((folder / "bench.json").read_text())
+    (tmp_path / "b/study.toml").write_text((folder / "study.toml").read_text())
     other = References.load(folder).find(task, 0)._replace(points_sha256="0" * 32)
     References({name_points(task, 0): other}).save(tmp_path / "b")
     (row,) = p2pkm.bench("local", suite=suite, tasks=["small-skew"], seeds=[0], out=tmp_path / "b", progress=False).rows
@@ -320,12 +340,21 @@ def test_other_points_are_no_silent_excess(folder, suite, tmp_path):
 
 def test_joined_results(folder, suite, tmp_path):
     mine = tmp_path / "mine"
-    p2pkm.bench("central", suite=suite, out=mine, seeds=[0], progress=False)
-    done = here("bench", "merge", folder, mine, "--out", tmp_path / "all")
-    assert done.code == 0, done.err
+    p2pkm.bench("central", suite=suite, tasks=["small-skew"], out=mine, seeds=[0], progress=False)
+    merge_folders([str(folder), str(mine)], str(tmp_path / "all"))
     assert sorted(map(str, read_lines(tmp_path / "all"))) == sorted(map(str, read_lines(folder) + read_lines(mine)))
     again = merge_folders([str(tmp_path / "all"), str(folder)], str(tmp_path / "again"))
     assert len(again.rows) == len(read_lines(tmp_path / "again")) == len(read_lines(tmp_path / "all"))
+
+
+@pytest.mark.slow
+def test_the_command_joins_the_same_rows_and_draws_them(folder, suite, tmp_path):
+    mine = tmp_path / "mine"
+    p2pkm.bench("central", suite=suite, tasks=["small-skew"], out=mine, seeds=[0], progress=False)
+    done = here("bench", "merge", folder, mine, "--out", tmp_path / "all")
+    assert done.code == 0, done.err
+    assert sorted(map(str, read_lines(tmp_path / "all"))) == sorted(map(str, read_lines(folder) + read_lines(mine)))
+    assert list((tmp_path / "all").glob("**/*.png"))
 
 
 def test_results_that_cannot_be_joined(folder, suite, tmp_path):
@@ -333,10 +362,10 @@ def test_results_that_cannot_be_joined(folder, suite, tmp_path):
     p2pkm.bench("local", suite=suite, tasks=["small-skew"], out=other, seeds=[0], progress=False)
     lines = read_lines(other)
     for name, text, message in (
-        ("rows.jsonl", json.dumps(lines[0] | {"suite_version": 4}) + "\n", "version 4"),
-        ("rows.jsonl", json.dumps(lines[0] | {"cost": 1.0}) + "\n", "different results of local on small-skew"),
+        ("study.jsonl", json.dumps(lines[0] | {"suite_version": 4}) + "\n", "version 4"),
+        ("study.jsonl", json.dumps(lines[0] | {"cost": 1.0}) + "\n", "different results of local on small-skew"),
         ("references.json", json.dumps({lines[0]["points"]: [1.0, "0" * 32, ""]}), "different points of mixture"),
-        ("rows.jsonl", "", "has no rows"),
+        ("study.jsonl", "", "has no rows"),
     ):
         kept = (other / name).read_text()
         (other / name).write_text(text)

@@ -1,6 +1,7 @@
 """Planned messages and bytes against the ledgers of real runs."""
 
 from importlib.util import find_spec
+from itertools import product
 
 import networkx as nx
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 import topologies
 from p2pkm.core.expected_messages import NOTHING, MessageVolume
 from p2pkm.data.stream import DataStream
-from p2pkm.engine.run_job import RankPart, RootHooks, run_job
+from p2pkm.engine.build_run import Rank
+from p2pkm.engine.run_job import Observers, play
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.message_counts import stage_traffic
@@ -23,6 +25,7 @@ from p2pkm.network.rank_partition import choose
 from p2pkm.network.world import connect
 from tests.support.methods import METHODS, spell
 from tests.support.prepare import prepare
+from tests.support.sampling import thin
 
 needs_metis = pytest.mark.skipif(find_spec("pymetis") is None, reason="pymetis is not installed")
 PEERS = [name for name in METHODS if not needs_hub(find(name)(2))]
@@ -42,7 +45,7 @@ def compare(**options):
     plan = build_plan(experiment, None)
     real = prepare(plan.experiment, None)
     trace = []
-    run_job(real.run, RankPart(real.shards), connect(), RootHooks(on_record=trace.append))
+    play(Rank(real, connect(), real.points), Observers(on_record=trace.append))
     planned, before, at, rows = stage_traffic(plan), (0, 0), -1, []
     for record in trace:
         at += record["round"] == 0
@@ -64,9 +67,7 @@ def check(rows):
     return exact / (2 * len(rows))
 
 
-@pytest.mark.parametrize("partition", ["iid", "dirichlet"])
-@pytest.mark.parametrize("graph", GRAPHS)
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize(("name", "graph", "partition"), thin(product(PEERS, GRAPHS, ["iid", "dirichlet"]), 11))
 def test_a_peer_to_peer_method_sends_what_was_planned(name, graph, partition):
     data, rounds = "blobs:points=60,clusters=4", {} if name == "coreset" else ROUNDS
     rows = compare(
@@ -74,7 +75,7 @@ def test_a_peer_to_peer_method_sends_what_was_planned(name, graph, partition):
         quantize="none", **rounds,
     )  # fmt: skip
     share = check(rows)
-    if partition == "iid" and name not in ("coreset", "gtvmin", "private"):  # a rehearsal leaves out empty rows
+    if partition == "iid" and name not in ("coreset", "gtvmin", "private"):  # candidates of a coupling may be left out
         assert share == 1.0  # from the first message of the seeding to the last round
     elif name == "private":  # the number of cells follows from noisy totals
         assert all(volume.exact_messages for _, volume, _ in rows)
@@ -82,8 +83,7 @@ def test_a_peer_to_peer_method_sends_what_was_planned(name, graph, partition):
         assert all(volume.exact_messages and volume.exact_bytes for course, volume, _ in rows if course.name == name)
 
 
-@pytest.mark.parametrize("partition", ["iid", "dirichlet"])
-@pytest.mark.parametrize("name", SERVED)
+@pytest.mark.parametrize(("partition", "name"), thin(product(["iid", "dirichlet"], SERVED), 5))
 def test_a_method_with_a_server_sends_what_was_planned(name, partition):
     rows = compare(
         algorithm=spell(name), devices=6, data="blobs:points=60,clusters=4", clusters=3, partition=partition, **ROUNDS
@@ -91,28 +91,46 @@ def test_a_method_with_a_server_sends_what_was_planned(name, partition):
     check(rows)
     assert all(volume.exact_messages for course, volume, _ in rows if course.name == name)
     if name in ("central", "cdkm", "local") or (partition == "iid" and name in ("mavg", "ffcm1")):
-        assert all(volume.exact_bytes for course, volume, _ in rows if course.name != "bounding-box")
+        assert all(volume.exact_bytes for _, volume, _ in rows)
 
 
-@pytest.mark.parametrize("scale", ["none", "standard", "minmax"])
-@pytest.mark.parametrize("seeding", SEEDINGS)
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 2.5)])
+@pytest.mark.parametrize("name", ["central", "cdkm"])
+def test_weights_are_planned_if_they_are_sent(name, weights, tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text("x,y,w\n" + "".join(f"{i % 7},{i},{weights[i % 2]}\n" for i in range(30)))
+    rows = compare(algorithm=name, data=str(path), weight_column="w", devices=3, clusters=2, partition="iid", rounds=1)
+    assert check(rows) == 1.0
+    assert rows[0][2] == (3, 30 * (2 + (weights[1] != 1.0)) * 8)
+
+
+@pytest.mark.parametrize(("seeding", "scale"), thin(product(SEEDINGS, ["none", "standard", "minmax"]), 5))
 def test_a_seeding_sends_what_was_planned(seeding, scale):
     rows = compare(init=seeding, coupling=30, devices=12, graph="grid", partition="iid", rounds=2, scale=scale)
     share = check(rows)
     assert share == 1.0 or seeding.partition(":")[0] in ("bounding-box", "d2-sampling") or scale == "minmax"
 
 
-@pytest.mark.parametrize("partition", ["iid", "dirichlet"])
+@pytest.mark.parametrize(("shares", "coupling"), thin(product(["false", "true"], ["bayes", "links"]), 3))
 @pytest.mark.parametrize(("graph", "devices"), [("tree", 9), ("ring", 6), ("ring", 1), ("complete", 2)])
-def test_rehearsal_and_accept_test_send_what_was_planned(graph, devices, partition):
-    rows = compare(algorithm="gtvmin:accept=true", coupling="rehearsal", graph=graph, devices=devices,
-                   partition=partition, init="tree-summaries", data="blobs:points=60,clusters=4", **ROUNDS)  # fmt: skip
+def test_an_estimate_of_the_coupling_sends_what_was_planned(graph, devices, coupling, shares):
+    rows = compare(algorithm=f"gtvmin:shares={shares}", coupling=coupling, graph=graph, devices=devices,
+                   init="tree-summaries", data="blobs:points=60,clusters=4", **ROUNDS)  # fmt: skip
     check(rows)
-    for course, volume, (_, sent) in rows:
-        assert volume.exact_messages
-        assert volume.exact_bytes or course.name in ("rehearsal", "tree-summaries")
-        if course.name == "rehearsal" and partition == "iid":  # all have points of all clusters
-            assert sent == volume.bytes
+    estimates = [(volume, sent) for course, volume, (_, sent) in rows if course.name == "coupling-estimate"]
+    assert len(estimates) == 6  # initial exchange and round of each
+    for volume, sent in estimates:
+        assert volume.exact_messages and volume.exact_bytes and sent == volume.bytes
+
+
+@pytest.mark.parametrize(("graph", "devices"), [("tree", 9), ("ring", 6), ("ring", 1), ("complete", 2)])
+@pytest.mark.parametrize("data", ["blobs:points=60,clusters=4", "device-clusters:class_alpha=0.3"])
+def test_a_choice_of_the_coupling_sends_at_most_what_was_planned(graph, devices, data):
+    rows = compare(algorithm="gtvmin", coupling="auto", graph=graph, devices=devices, init="tree-summaries",
+                   data=data, **ROUNDS)  # fmt: skip
+    check(rows)
+    choices = [(volume, sent) for course, volume, (_, sent) in rows if course.name == "coupling-choice"]
+    assert len(choices) in (1, 2)
 
 
 def test_clients_that_find_fewer_clusters_report_no_more_rows():
@@ -127,19 +145,19 @@ def test_clients_that_find_fewer_clusters_report_no_more_rows():
 @pytest.mark.parametrize("devices", [2, 13])
 @pytest.mark.parametrize("scale", ["standard", "minmax"])
 def test_scaling_around_a_server_sends_what_was_planned(scale, devices, partition):
-    """The hub has no points, so it has no moments and no corners of its own."""
+    """A row from each client, and one to each."""
     rows = compare(algorithm="fkm", devices=devices, data="blobs:points=60,clusters=4", clusters=3, rounds=2,
                    scale=scale, partition=partition)  # fmt: skip
     check(rows)
-    course, volume, (_, sent) = rows[0]
-    assert course.name == {"standard": "standardization", "minmax": "min-max-scaling"}[scale] and volume.exact_messages
-    if partition == "iid":
-        width = 5 if scale == "standard" else 4
-        assert volume.exact_bytes and sent == volume.bytes == 8 * devices * width
+    course, volume, sent = rows[0]
+    assert course.name == {"standard": "standardization", "minmax": "min-max-scaling"}[scale]
+    assert volume.exact_messages and volume.exact_bytes
+    # The initial exchange: a row of each client.
+    assert sent == volume[:2] == (devices, 8 * devices * (5 if scale == "standard" else 4))
 
 
 # nothing that a Byzantine device could replace
-MUTE = ("coreset", "local", "mufc", "private", "feddp", "treelloyd", "fedlloyd")
+MUTE = ("coreset", "local", "mufc", "private", "feddp", "treelloyd", "fedlloyd", "ditto")
 SPOILED = {
     **{name: {"algorithm": name} for name in (*PEERS, *SERVED) if name not in MUTE},
     **{f"{name} all": {"init": name} for name in SEEDINGS},
@@ -208,12 +226,10 @@ def test_reduced_messages_along_a_tree_stay_below_what_was_planned(graph):
 @pytest.mark.parametrize("disturbed", [{}, {"noise": 0.1}])
 def test_init_global_is_planned_as_it_is_run(disturbed):
     options = {"devices": 30, "graph": "small-world", "data": "blobs:points=60,clusters=3", "partition": "iid"}
-    rows = compare(**options, **disturbed, rounds=2)
+    rows = compare(**options, **disturbed, coupling="strong", rounds=2)
     names = list(dict.fromkeys(course.name for course, _, _ in rows))
-    before = (
-        ["flooded-summaries", "select-candidate"] if disturbed else ["total-variance", "tree-summaries", "rehearsal"]
-    )
-    assert names == [*before, "gtvmin", *([] if disturbed else ["accept-test"])]
+    before = ["flooded-summaries", "select-candidate"] if disturbed else ["total-variance", "tree-summaries"]
+    assert names == [*before, "gtvmin"]
     assert check(rows) == 1.0 or not disturbed
 
 

@@ -1,12 +1,14 @@
 """Plans of graphs that change, against the ledgers of real runs."""
 
 import json
+from itertools import product
 
 import numpy as np
 import pytest
 
 import topologies
-from p2pkm.engine.run_job import RankPart, run_job
+from p2pkm.engine.build_run import Rank
+from p2pkm.engine.run_job import play, report
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.memory_check import plan_memory_inputs
@@ -36,7 +38,7 @@ def both(**options):
     experiment = RunOptions(baselines=False, out="none", **{key: one for key, one in given.items() if one is not None})
     plan = build_plan(experiment, None)
     real = prepare(plan.experiment, None)
-    return plan, run_job(real.run, RankPart(real.shards), connect()).rounds
+    return plan, report(play(Rank(real, connect(), real.points))).rounds
 
 
 def check_traffic(plan, records):
@@ -52,8 +54,9 @@ def check_traffic(plan, records):
     return sure
 
 
-@pytest.mark.parametrize("graph", [*sorted(topologies.TIME_VARYING), "peer-sampler:period=3"])
-@pytest.mark.parametrize("method", thin(METHODS, 2))
+@pytest.mark.parametrize(
+    ("method", "graph"), thin(product(METHODS, [*sorted(topologies.TIME_VARYING), "peer-sampler:period=3"]), 7)
+)
 def test_runs_over_links_that_change_send_what_was_planned(graph, method):
     plan, records = both(graph=graph, devices=16, seed=2, **METHODS[method])
     assert len({record["stage"] for record in records}) == len(stage_traffic(plan))
@@ -93,7 +96,7 @@ def test_plan_tells_of_links_in_use():
 
 
 def test_plan_says_which_placement_it_counts():
-    words = ("plan", "--graph", "small-world", "--devices", "200", "--ranks", "5", "--format", "json")
+    words = ("plan", "--graph", "small-world", "--devices", "60", "--ranks", "5", "--format", "json")
     blocks = json.loads(here(*words, "--rank-partition", "blocks").out)["split"]
     auto = json.loads(here(*words).out)["split"]
     assert {row["rank_partition"] for row in blocks} == {"blocks"}

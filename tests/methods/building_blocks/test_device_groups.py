@@ -11,6 +11,7 @@ from p2pkm.kernels import reference
 from p2pkm.methods.building_blocks.device_groups import MAX_GROUPS, find_groups, search_groups
 from p2pkm.methods.building_blocks.device_rows import DeviceRows, device_costs
 from p2pkm.methods.building_blocks.weighted_rows import Rows
+from tests.support.sampling import thin
 
 
 def rows_of(data, k, kernels=compiled, seed=3):
@@ -44,7 +45,7 @@ def best_clustering(rows, k):
     return least
 
 
-@pytest.mark.parametrize(("k", "count"), [(1, 2), (2, 1), (2, 2), (1, 3)])
+@pytest.mark.parametrize(("k", "count"), thin([(1, 2), (2, 1), (2, 2), (1, 3)], 2))
 def test_the_search_finds_the_least_cost_of_all_labelings(k, count):
     for seed in range(6):
         data = tiny(seed)
@@ -101,6 +102,7 @@ def test_equal_rows_are_one_group_and_groups_are_no_more_than_devices():
     assert len(find_groups(many)) <= MAX_GROUPS
 
 
+@pytest.mark.slow
 def test_both_kernels_find_the_same_bits():
     data = mixtures(2, 5)
     assert_array_equal(find_groups(rows_of(data, 4)), find_groups(rows_of(data, 4, reference)))

@@ -11,6 +11,7 @@ from p2pkm.methods.building_blocks import group_bootstrap
 from p2pkm.methods.building_blocks.device_groups import find_groups, search_groups
 from p2pkm.methods.building_blocks.device_rows import DeviceRows
 from p2pkm.methods.building_blocks.weighted_rows import Rows, compress
+from tests.support.sampling import thin
 
 PLACES = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0], [9.0, 9.0]])
 
@@ -29,7 +30,7 @@ def deal(shares, seed, points=40, groups=1, kernels=compiled):
     return DeviceRows(kernels, 5, rows, owner, k)
 
 
-@pytest.mark.parametrize("n", [4, 6, 8])
+@pytest.mark.parametrize("n", thin([4, 6, 8], 3))
 def test_few_devices_that_are_alike_are_one_group_whatever_their_shares(n):
     for seed in range(3):
         shares = np.random.default_rng(seed).dirichlet([0.1] * 4, n)

@@ -9,6 +9,7 @@ from scipy.stats import chisquare
 import p2pkm
 from p2pkm.methods.init.distributed_d2_sampling import DistributedD2Sampling
 from tests.support.play_rounds import arrange
+from tests.support.sampling import thin
 from tests.support.stages import state_of
 
 POINTS = np.array([[0.0], [1.0], [3.0], [7.0], [7.5], [20.0]])
@@ -84,7 +85,15 @@ def test_uniform_draws_are_by_weight_from_the_points_that_remain(device):
 
 @pytest.mark.parametrize(
     "spec",
-    ["d2-sampling", "d2-sampling:greedy=false", "d2-sampling:draw=centroids", "d2-sampling:greedy=false,draw=uniform"],
+    thin(
+        [
+            "d2-sampling",
+            "d2-sampling:greedy=false",
+            "d2-sampling:draw=centroids",
+            "d2-sampling:greedy=false,draw=uniform",
+        ],
+        2,
+    ),
 )
 def test_all_devices_get_the_same_seeds(spec):
     X, y = p2pkm.grid16(points=30, seed=3)

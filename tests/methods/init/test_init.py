@@ -21,7 +21,7 @@ from p2pkm.methods.init.bounding_box import BoundingBox
 from p2pkm.methods.init.flooded_summaries import FloodedSummaries
 from p2pkm.methods.init.leader_broadcast import Leader, elect
 from p2pkm.methods.init.min_id_agreement import MinIdAgreement
-from p2pkm.methods.init.pipelines import scaling_stage
+from p2pkm.methods.init.pipelines import choosing_stage, imputing_stage, scaling_stage
 from p2pkm.methods.init.registry import INITS, InitContext
 from p2pkm.methods.init.select_candidate import SelectCandidate
 from p2pkm.network.graph import Topology
@@ -289,12 +289,23 @@ def test_a_leader_is_sure_to_find_all_where_one_that_all_can_hear_has_so_many_di
         assert not leader.finds_all(known._replace(**less), False)
 
 
-def test_standard_scaling_alone_floods_which_is_refused_where_devices_are_many(monkeypatch):
-    monkeypatch.setattr("p2pkm.methods.init.pipelines._MOST_FLOODING", 1)
-    setting = InitContext(arrange(blobs(5, 4), [(0, 1)]).topology, np.array([5, 4]), 0, 3, 2)
-    assert scaling_stage("minmax", setting).name == "min-max-scaling"
-    with pytest.raises(ExperimentError, match="at most 1 with --scale standard, which floods the graph"):
-        scaling_stage("standard", setting)
+@pytest.mark.parametrize(
+    ("stage", "instead"),
+    [
+        (lambda at: scaling_stage("standard", at), "points that are already scaled"),
+        (lambda at: scaling_stage("minmax", at), "points that are already scaled"),
+        (lambda at: imputing_stage("mean", at), "missing='drop'"),
+        (lambda at: imputing_stage("median", at), "missing='drop'"),
+        (lambda at: choosing_stage(p2pkm.TreeLloyd(3), at), "clusters with a number"),
+        (lambda at: INITS["tree-summaries"](at), "init='local'"),
+    ],
+)
+def test_a_tree_that_is_too_deep_is_refused_with_what_needs_none(monkeypatch, stage, instead):
+    monkeypatch.setattr("p2pkm.methods.init.registry.DEEPEST", 1)
+    links = [(i, i + 1) for i in range(4)]
+    setting = InitContext(arrange(blobs(5, 4, 3, 3, 3), links).topology, np.full(5, 4), 0, 3, 2)
+    with pytest.raises(ExperimentError, match=f"has 2 layers; expected at most 1, .* or {instead}"):
+        stage(setting)
 
 
 CASES = {

@@ -1,6 +1,7 @@
 """Rows and centroids in few bits: messages of the counted length can be read, and the start hardly gets worse."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from p2pkm.methods.init.lean import (
 )
 from tests.methods.init.test_tree_groups import two_kinds
 from tests.methods.init.test_tree_summaries import GRAPHS, mix, seeds
+from tests.support.sampling import thin
 
 COUNTS = st.lists(st.integers(0, 9), min_size=1, max_size=4).filter(sum)
 SEEDS = st.integers(0, 10**6)
@@ -294,8 +296,7 @@ def nested(rng):
     return np.repeat(centers, 30, axis=0) + 0.2 * rng.normal(size=(720, 2)), 24
 
 
-@pytest.mark.parametrize("draw", [outlier, dominant, line, heavy_tails, nested])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("draw", "seed"), thin(product([outlier, dominant, line, heavy_tails, nested], range(2)), 7))
 def test_encoded_rows_are_as_good_as_real_numbers_on_data_of_every_shape(draw, seed):
     points, k = draw(np.random.default_rng(seed))
     shards = p2pkm.Shards.deal(points, p2pkm.partition.iid(len(points), 5, seed=seed), devices=5)
@@ -308,7 +309,7 @@ def test_encoded_rows_are_as_good_as_real_numbers_on_data_of_every_shape(draw, s
     assert lean.summary["wire_bytes"] < plain.summary["wire_bytes"] / 4
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("name", thin(GRAPHS, 3))
 def test_all_devices_of_a_component_read_the_same(name):
     result = seeds("rows:lean=true", GRAPHS[name])
     for number in range(result.topology.components.max() + 1):

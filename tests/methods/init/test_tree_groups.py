@@ -73,7 +73,7 @@ def test_the_ledger_on_a_path_by_hand():
 @pytest.mark.parametrize(("groups", "graph", "options", "said"), [
     (9, topologies.path(4), {}, "groups is 9; expected at most 4, the number of devices, or auto"),
     (2, nx.empty_graph(4), {"allow_disconnected": True}, "graph has 4 connected components; expected 1 with groups"),
-    ("auto", topologies.path(4), {"start": np.zeros((4, 3, 2))}, "groups bring their own start"),
+    ("auto", topologies.path(4), {"start": np.zeros((4, 3, 2))}, "groups compute initial centroids of their own"),
 ], ids=["more than devices", "disconnected", "start"])  # fmt: skip
 def test_what_cannot_be_grouped_is_refused(groups, graph, options, said):
     shards = p2pkm.Shards.from_list(two_kinds(n=4))

@@ -1,6 +1,6 @@
 """Summaries collected along a tree: what flooding finds, to the bit, for the bytes of a tree."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import networkx as nx
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.errors import ExperimentError
-from p2pkm.core.messages import Tables, share_equal
+from p2pkm.core.messages import Tables
 from p2pkm.methods.building_blocks.spanning_tree import PendingTables, build_spanning_tree
 from p2pkm.methods.init import reduce_summaries
 from p2pkm.methods.init import registry as recipe
@@ -18,6 +18,7 @@ from p2pkm.methods.init.reduce_summaries import reduce_tables
 from p2pkm.methods.init.tree_summaries import TreeSummaries, choose_sets
 from tests.contract.test_every_method import deal
 from tests.support.play_rounds import arrange
+from tests.support.sampling import thin
 
 GRAPHS = {
     "path": topologies.path(6),
@@ -39,8 +40,7 @@ def seeds(seeding, graph, k=3, **options):
     return p2pkm.simulate(algorithm, graph, deal(len(graph)), **given)
 
 
-@pytest.mark.parametrize("candidates", [1, 4])
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize(("name", "candidates"), thin(product(GRAPHS, [1, 4]), 3))
 def test_it_finds_what_flooding_finds_to_the_bit(name, candidates):
     found, expected = (
         seeds(f"{seeding}:candidates={candidates}", GRAPHS[name]) for seeding in ("tree-summaries", "flooded-summaries")
@@ -228,19 +228,10 @@ def test_tables_that_are_reduced_in_blocks_do_not_depend_on_the_blocks(monkeypat
     assert_array_equal(blocked.tables.flat(), whole.tables.flat())
 
 
-def test_equal_centroids_are_stored_once():
-    same, other = np.tile(np.array([[1.0, np.inf], [0.0, np.nan]]), (4, 1, 1)), np.zeros((3, 1, 1))
-    other[2] = -0.0
-    shared = share_equal(same)
-    assert shared.strides[0] == 0 and not shared.flags.writeable
-    assert_array_equal(shared, same)
-    assert share_equal(other) is other and share_equal(other[:0]).shape == (0, 1, 1)
-
-
 @pytest.mark.parametrize("name", ["_MAX_FLOOD_ROWS", "_MAX_FLOOD_MEMORY"])
 def test_init_global_floods_where_messages_are_disturbed_up_to_a_bound(monkeypatch, name):
     graph, shards = GRAPHS["small world"], deal(16)
-    plain = p2pkm.simulate(p2pkm.GTVMin(3), graph, shards, rounds=0, quantize="none")
+    plain = p2pkm.simulate(p2pkm.GTVMin(3, coupling=10), graph, shards, rounds=0)
     assert plain.summary["init"] == "tree-summaries:candidates=5"
     assert plain.rounds[0]["stage"] == "tree-summaries"
     rows, memory = 64 * 16 * 4, 4 * 16 * 16 + 3 * 16 * 8 * 3 * (shards.d + 2) * int(np.bincount(

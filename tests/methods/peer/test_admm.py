@@ -1,5 +1,7 @@
 """ADMM consensus k-means: the two devices with known numbers, a twin by plain loops, and prices that cancel."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +17,7 @@ from p2pkm.methods.peer.admm import ADMM
 from p2pkm.network.graph import Topology
 from tests.support.averages import GRAPHS, column, draw, lloyd, scene, seeds, states, sums
 from tests.support.play_rounds import arrange, last
+from tests.support.sampling import thin
 
 
 def close(found, expected):
@@ -53,8 +56,7 @@ def test_two_devices_first_steps_and_limit():
     assert_array_equal(found[1].duals, 0.0)
 
 
-@pytest.mark.parametrize("kernels", [plain, compiled], ids=["plain", "compiled"])
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize(("name", "kernels"), thin(product(GRAPHS, [plain, compiled]), 3))
 def test_the_twin_finds_the_same(name, kernels):
     data, near, table, start = scene(name, kernels=kernels)
     for eta in (0.5, 5.0):
@@ -84,7 +86,7 @@ def test_a_start_that_differs_is_not_charged_in_the_first_round(graph):
     assert_array_equal(found[1].duals, 0.0)
 
 
-@pytest.mark.parametrize("name", ["ring", "star", "tree", "complete"])
+@pytest.mark.parametrize("name", thin(["ring", "star", "tree", "complete"], 2))
 def test_all_agree_on_the_mean_of_all_points_for_one_cluster(name):
     data, _, table, start = scene(name, k=2)
     found = last(ADMM(2, eta=1.0), table, start, 600)

@@ -10,11 +10,12 @@ from p2pkm.engine.loop import Start
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from tests.support.play_rounds import arrange, last, loss, objective, play, points_of, variation
+from tests.support.sampling import thin
 
 PAIR = [(0, 1)]
 
 
-@pytest.fixture(params=[plain, compiled], ids=["plain", "compiled"])
+@pytest.fixture(params=[pytest.param(plain, marks=pytest.mark.slow), compiled], ids=["plain", "compiled"])
 def form(request):
     return request.param
 
@@ -58,7 +59,7 @@ TWO = [column(0, 2), column(10)]
 
 @pytest.mark.parametrize(
     ("alpha", "exact"),
-    [(0.0, (1, 10)), (0.25, (16 / 7, 52 / 7)), (1.0, (13 / 4, 11 / 2)), (4.0, (49 / 13, 58 / 13))],
+    thin([(0.0, (1, 10)), (0.25, (16 / 7, 52 / 7)), (1.0, (13 / 4, 11 / 2)), (4.0, (49 / 13, 58 / 13))], 2),
 )
 def test_two_devices_reach_the_fixed_point(form, alpha, exact):
     table = arrange(TWO, PAIR, kernels=form)
@@ -166,7 +167,7 @@ def test_a_swap_for_ever_is_called_oscillating():
         assert p2pkm.simulate(method, graph, shards, **given).summary["termination"] == "converged"
 
 
-@pytest.mark.parametrize("start", [(0, 100), (0, 1)])
+@pytest.mark.parametrize("start", [(0, 100), pytest.param((0, 1), marks=pytest.mark.slow)])
 def test_a_converging_alternation_is_not_a_stall(start):
     shards = p2pkm.Shards.from_list([column(0, 1), np.zeros((0, 1))])
     result = p2pkm.simulate(

@@ -8,15 +8,16 @@ from operator import itemgetter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import p2pkm
 import topologies
 from tests.support.play_rounds import arrange, loss, play, random_links, squared, variation
+from tests.support.sampling import thin
 
 ALPHAS = (0.0, 0.01, 0.1, 1.0, 5.0, 100.0)
-BATCHES, INSTANCES, ROUNDS = 120, 25, 6
+BATCHES, INSTANCES, ROUNDS = 80, 25, 6
 
 
 def draw(seed, k, d):
@@ -92,21 +93,23 @@ def test_the_objective_never_rises_where_it_is_certified(schedule):
     assert max(worst, key=itemgetter(0))[0] <= 0.0, max(worst, key=itemgetter(0))
 
 
-@pytest.mark.parametrize("schedule", ["guarded", "optimal"])
+@pytest.mark.parametrize("schedule", thin(["guarded", "optimal"], 2))
 def test_nor_does_that_of_the_second_version(schedule):
-    worst = [(rises(settings(schedule, seed), seed).max(), seed, settings(schedule, seed)) for seed in range(2)]
-    assert max(worst, key=itemgetter(0))[0] <= 0.0, max(worst, key=itemgetter(0))
+    assert rises(settings(schedule, 0), 0).max() <= 0.0
 
 
 @pytest.mark.parametrize(
     ("setting", "least", "batches"),
-    [
-        (("jacobi", 1.0, 5, {}), 0.01, 12),
-        (("jacobi", 1.0, 5, {"safeguard": True}), 0.001, 2),
-        (("jacobi", 1.0, 5, {"matching": "optimal"}), 0.01, 2),
-        (("colored", 1.0, 1, {"star_term": False}), 0.01, 12),
-        (("colored", 1.0, 1, {"update": "as-printed"}), 0.2, 12),
-    ],
+    thin(
+        [
+            (("jacobi", 1.0, 5, {}), 0.01, 6),
+            (("jacobi", 1.0, 5, {"safeguard": True}), 0.001, 2),
+            (("jacobi", 1.0, 5, {"matching": "optimal"}), 0.01, 2),
+            (("colored", 1.0, 1, {"star_term": False}), 0.01, 6),
+            (("colored", 1.0, 1, {"update": "as-printed"}), 0.2, 6),
+        ],
+        2,
+    ),
     ids=["jacobi with passes", "a safeguard alone", "optimal with passes", "no star term", "as printed"],
 )
 def test_the_objective_rises_where_nothing_is_claimed(setting, least, batches):
@@ -146,7 +149,9 @@ def descends(points, n, method, seed):
     return summary["descent"]
 
 
-@pytest.mark.parametrize(("offset", "unit"), [(1000.0, 1e-3), (1.7e9, 1.0), (1e12, 1e6), (1e-8, 1e-14), (1e12, 1e12)])
+@pytest.mark.parametrize(
+    ("offset", "unit"), thin([(1000.0, 1e-3), (1.7e9, 1.0), (1e12, 1e6), (1e-8, 1e-14), (1e12, 1e12)], 4)
+)
 def test_rounding_far_from_the_origin_is_no_rise(offset, unit):
     for seed in range(6):
         points = offset + unit * np.random.default_rng(seed).integers(0, 3, (24, 2))
@@ -157,6 +162,7 @@ def test_rounding_far_from_the_origin_is_no_rise(offset, unit):
     st.integers(0, 2**32 - 1), st.floats(-8, 12), st.floats(-6, 0), st.booleans(),
     st.sampled_from(["colored", "jacobi", "async"]),
 )  # fmt: skip
+@example(seed=190, exponent=0.0, relative=0.0, ties=False, schedule="colored")  # chooses "strong with shares"
 def test_rounding_is_no_rise_from_1e_minus_8_to_1e12(seed, exponent, relative, ties, schedule):
     rng, offset = np.random.default_rng(seed), 10.0**exponent
     n, k, d = int(rng.integers(2, 6)), int(rng.integers(1, 8)), int(rng.integers(1, 4))

@@ -186,7 +186,7 @@ def test_a_run_certifies_them():
         ({"matching": "optimal", "groups": True}, "matching=optimal and groups cannot be combined"),
         ({"matching": "optimal", "robust": "trim"}, "matching=optimal and robust=trim cannot be combined"),
         ({"safeguard": True, "schedule": "jacobi", "swaps": True}, "safeguard and swaps cannot be combined"),
-        ({"safeguard": True}, "safeguard cannot be combined with --schedule colored"),
+        ({"safeguard": True}, "safeguard cannot be combined with schedule='colored'"),
         (
             {"normalize_losses": True, "update": "as-printed"},
             "normalize_losses and update=as-printed cannot be combined",

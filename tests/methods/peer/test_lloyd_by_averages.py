@@ -1,6 +1,6 @@
 """Common properties of the methods that average sums and counts: a dense reference, conserved sums, central steps."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import networkx as nx
@@ -34,6 +34,7 @@ from tests.support.averages import (
     sums,
 )
 from tests.support.play_rounds import arrange, last
+from tests.support.sampling import thin
 
 
 def _links(devices):
@@ -131,8 +132,7 @@ def close(found, expected):
     assert_allclose(found, expected, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("kernels", [plain, compiled], ids=["plain", "compiled"])
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize(("kernels", "name"), thin(product([plain, compiled], GRAPHS), 5))
 @cases
 def test_centroids_are_those_of_dense_matrices(case, name, kernels):
     data, _, table, start = scene(name, kernels=kernels)
@@ -142,8 +142,7 @@ def test_centroids_are_those_of_dense_matrices(case, name, kernels):
         assert np.isinf(found[:, 3]).all()
 
 
-@pytest.mark.parametrize("kernels", [plain, compiled], ids=["plain", "compiled"])
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize(("kernels", "name"), thin(product([plain, compiled], GRAPHS), 7))
 @pytest.mark.parametrize("case", WEIGHTED.values(), ids=WEIGHTED)
 def test_centroids_with_link_weights_are_those_of_dense_matrices(case, name, kernels):
     data, _, table, start = scene(name, kernels=kernels, weighted=True)
@@ -265,9 +264,11 @@ def test_a_run_converges_near_central_k_means(case):
     assert [record["stage"] for record in result.rounds if record["round"] == 0] == ["tree-summaries", case.kind.name]
 
 
-@pytest.mark.parametrize("faults", ["loss=0.4", "delay=0.5,max_delay=3", "dropout=0.3,dropout_length=2"])
-@cases
-def test_under_faults_centroids_stay_near_the_points(case, faults):
+@pytest.mark.parametrize(
+    ("name", "faults"), thin(product(CASES, ["loss=0.4", "delay=0.5,max_delay=3", "dropout=0.3,dropout_length=2"]), 4)
+)
+def test_under_faults_centroids_stay_near_the_points(name, faults):
+    case = CASES[name]
     X, y = p2pkm.grid16(points=10, seed=3)
     shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 8, seed=0), devices=8, labels=y)
     result = p2pkm.simulate(case.kind(16), topologies.ring(8), shards, rounds=6, faults=faults)
@@ -320,7 +321,7 @@ def power_of_metropolis(graph, turns):
     return np.linalg.matrix_power(table, turns)
 
 
-@pytest.mark.parametrize("unevenness", [1.0, 0.1])
+@pytest.mark.parametrize("unevenness", thin([1.0, 0.1], 3))
 @pytest.mark.parametrize("graph", [
     nx.cycle_graph(9), nx.path_graph(9), nx.star_graph(8), nx.complete_graph(9),
     nx.convert_node_labels_to_integers(nx.grid_2d_graph(3, 3)),

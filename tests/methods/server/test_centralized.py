@@ -77,6 +77,22 @@ def test_clients_say_all_points_with_their_weights():
         assert np.isinf(played.state.local).all() and played.state.local.shape == (4, 1, 2)
 
 
+@pytest.mark.parametrize("weights", [None, np.ones(8)], ids=["none", "ones"])
+def test_weights_of_one_are_not_sent(weights):
+    data = normal(0, [3, 0, 5])
+    for method in ("lloyd", "cdkm"):
+        played = serve(Central(2, method=method), data, weights=weights)
+        for said, points in zip(played.uplinks[0], data, strict=True):
+            assert_array_equal(said, points)
+        assert played.ledger == (6, 8 * 2 * 8 + 3 * 2 * 2 * 8)
+
+
+def test_one_weight_is_enough_for_all_clients_to_send_theirs():
+    """Weights whose sum is the number of points are weights, too."""
+    played = serve(Central(2), normal(0, [3, 0, 5]), weights=[1, 1, 1, 1, 1, 1, 0.5, 1.5])
+    assert [said.shape for said in played.uplinks[0]] == [(3, 3), (0, 3), (5, 3)]
+
+
 def test_the_centroids_are_those_of_the_baseline():
     data = normal(1, [30, 0, 25])
     weights = np.random.default_rng(1).integers(1, 4, 55).astype(float)

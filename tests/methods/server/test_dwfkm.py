@@ -54,6 +54,17 @@ def test_two_clients_by_hand():
     assert [table[:, 1].tolist() for table in later.uplinks[1]] in ([[2.0, 1.0], [1.0, 3.0]], [[1.0, 2.0], [3.0, 1.0]])
 
 
+@pytest.mark.parametrize("clusters", [1, 2])
+def test_rows_of_a_first_report_are_not_averaged_by_their_number(clusters):
+    """Where messages are lost, the server holds first reports, or gets them again, when it has centroids."""
+    first = serve(DWFKM(2), [np.array([[12.0], [0.0]][:clusters]), np.array([[0.0], [12.0]])], rounds=1).uplinks[0][0]
+    assert len(first) == clusters and not first[:, 1].any()
+    model = np.array([[1.0], [11.0]])
+    later = np.array([[2.0, 3.0], [10.0, 1.0]])
+    assert_array_equal(DWFKM(2).aggregate(None, [first, later], model), later[:, :1])
+    assert_array_equal(DWFKM(2).aggregate(None, [first], model), model)
+
+
 @pytest.mark.parametrize("steps", [1, 5])
 def test_a_round_is_the_published_update(steps):
     for seed in range(4):

@@ -1,6 +1,7 @@
 """FeCA against the printed algorithms in plain loops, against theorem 4.1 and against counts by hand."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from p2pkm.data.sources import balls
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.methods.server.feca import FeCA, measure_radii, prune_centroids
+from tests.support.sampling import thin
 from tests.support.server import clients_of, serve
 
 
@@ -111,8 +113,15 @@ def draw(rng, clients=5, spread=6.0):
     return [*data, np.zeros((0, 2)), rng.normal(size=(1, 2))]
 
 
-@pytest.mark.parametrize("variant", ["empirical", "theoretical"])
-@pytest.mark.parametrize("options", [{}, {"pair": "keep"}, {"prune": False}, {"seeding": "random", "local_k": 6}])
+@pytest.mark.parametrize(
+    ("options", "variant"),
+    thin(
+        product(
+            [{}, {"pair": "keep"}, {"prune": False}, {"seeding": "random", "local_k": 6}], ["empirical", "theoretical"]
+        ),
+        3,
+    ),
+)
 def test_a_run_follows_the_printed_algorithms(variant, options):
     removed = 0
     for seed in range(25):
@@ -226,7 +235,7 @@ def in_balls(seed, k=5, clients=6, points=60):
     return [X[i::clients] for i in range(clients)], true, eta, min(apart)
 
 
-@pytest.mark.parametrize("seeding", ["plusplus", "random"])
+@pytest.mark.parametrize("seeding", thin(["plusplus", "random"], 2))
 def test_theorem_4_1(seeding):
     """Every centroid ends within 4 / (5 eta) Delta_min of a true center.
 

@@ -4,6 +4,7 @@ import math
 import tracemalloc
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from p2pkm.methods.server import feddp
 from p2pkm.methods.server.feddp import FedDPState, Phase
 from p2pkm.metrics.closing_rows import format_privacy, format_published
 from tests.support.run_cli import here, ranks, there
+from tests.support.sampling import thin
 from tests.support.server import clients_of
 
 FedDP = partial(p2pkm.FedDPKMeans, noise_seed=0)
@@ -137,9 +139,9 @@ def record(monkeypatch, method, data):
 MUCH = {"steps": 3, "relation": "replace", "server_points": 6, "center": 1.5}
 
 
-@pytest.mark.parametrize(("k", "d", "options"), [
+@pytest.mark.parametrize(("k", "d", "options"), thin([
     (3, 5, {}), (3, 5, {"steps": 0, "server_points": 6}), (3, 5, MUCH), (4, 2, {}), (4, 2, MUCH), (3, 3, {"steps": 0}),
-], ids=str)  # fmt: skip
+], 3), ids=str)  # fmt: skip
 def test_it_computes_what_the_pooled_points_and_the_noise_give(k, d, options, monkeypatch):
     method, data = FedDP(k, epsilon=20.0, radius=18.0, **options), draw(k, d)
     result, seen = record(monkeypatch, method, data)
@@ -194,9 +196,7 @@ def search_worst(method, phase, d, rounds=12):
     return best * release.grain.unit / release.grain.sensitivity
 
 
-@pytest.mark.parametrize("relation", ["add", "replace"])
-@pytest.mark.parametrize("phase", list(Phase))
-@pytest.mark.parametrize("d", [2, 6])
+@pytest.mark.parametrize(("phase", "relation", "d"), thin(product(list(Phase), ["add", "replace"], [2, 6]), 3))
 def test_no_point_that_a_search_finds_changes_a_sum_by_more_than_its_sensitivity(phase, relation, d):
     method = FedDP(3, epsilon=1.0, radius=10.0, relation=relation)
     if phase == Phase.MOMENTS and d == 2:
@@ -447,6 +447,7 @@ def test_the_same_bits_on_ranks(count, tmp_path):
     assert results[0].summary["bytes"] == results[1].summary["bytes"]
 
 
+@pytest.mark.slow
 def test_many_clusters_and_features_need_little_memory():
     data = draw(50, 50, n=4, m=100)
     shards = p2pkm.Shards.from_list(data)

@@ -15,6 +15,7 @@ from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.server.ffcm import FFCM
+from tests.support.sampling import thin
 from tests.support.server import clients_of, serve
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
@@ -37,9 +38,9 @@ def fuzzy_case(seed):
     return points, weights.astype(float), offsets, start, rng.integers(0, k + 1, n), limit, tol, halvings
 
 
-@pytest.mark.parametrize("block", range(3))
+@pytest.mark.parametrize("block", thin(range(12), 12))
 def test_both_forms_of_the_kernel_give_the_same_bits(block):
-    for seed in range(100 * block, 100 * block + 100):
+    for seed in range(25 * block, 25 * block + 25):
         case = fuzzy_case(seed)
         copies = [np.copy(one) for one in case]
         for one, other in zip(plain.fuzzy_cmeans(*case), compiled.fuzzy_cmeans(*case), strict=True):
@@ -51,7 +52,7 @@ def test_both_forms_of_the_kernel_give_the_same_bits(block):
 
 @pytest.mark.parametrize("form", [plain, compiled], ids=["plain", "compiled"])
 def test_a_batch_is_as_many_batches_of_one(form):
-    for seed in range(60):
+    for seed in range(20):
         points, weights, offsets, start, rows, *rest = fuzzy_case(seed)
         whole = form.fuzzy_cmeans(points, weights, offsets, start, rows, *rest)
         for i, own in enumerate(map(slice, offsets[:-1], offsets[1:])):

@@ -13,6 +13,7 @@ from p2pkm.methods.server.finite_field.multisets import UndecodableError, power_
 from p2pkm.methods.server.finite_field.polynomials import divide, gcd, multiply, power, subtract
 from p2pkm.methods.server.finite_field.primes import is_prime, next_prime
 from p2pkm.methods.server.finite_field.roots import roots, splits
+from tests.support.sampling import thin
 
 PRIMES = [2, 3, 5, 7, 101, 65537, 2**31 - 1, 2147483659, 2**61 - 1, 2**64 + 13, 2**127 - 1, 2**521 - 1]
 primes = st.sampled_from(PRIMES[:-1])
@@ -189,7 +190,7 @@ def test_every_multiset_is_recovered(data, p):
     assert list(found) == sorted(counts)
 
 
-@pytest.mark.parametrize(("p", "size"), [(1019, 150), (2**40 + 15, 150), (2**127 - 1, 40)])
+@pytest.mark.parametrize(("p", "size"), thin([(1019, 150), (2**40 + 15, 150), (2**127 - 1, 40)], 2))
 def test_large_multisets_are_recovered(p, size):
     counts = random_multiset(random.Random(size), p, size)
     assert recover(power_sums(counts, 2 * size, p), p) == counts

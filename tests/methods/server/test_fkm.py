@@ -10,6 +10,7 @@ from p2pkm.core.batch import Search, Stream, cluster
 from p2pkm.core.errors import ExperimentError
 from p2pkm.kernels import reference as plain
 from p2pkm.methods.server.fkm import FKM
+from tests.support.sampling import thin
 from tests.support.server import clients_of, serve
 
 
@@ -40,7 +41,7 @@ def blobs(rng, sizes, d=2):
     return [rng.normal(rng.uniform(-8, 8, d), 1.0, (m, d)) for m in sizes]
 
 
-@pytest.mark.parametrize("options", [{}, {"keep_empty": True}, {"local_steps": 3}, {"min_count": 1}])
+@pytest.mark.parametrize("options", thin([{}, {"keep_empty": True}, {"local_steps": 3}, {"min_count": 1}], 2))
 def test_every_uplink_is_that_of_the_naive_client(options):
     naive = {
         "keep_empty": options.get("keep_empty", False),

@@ -1,5 +1,7 @@
 """k-FED against a twin in plain loops, cases by hand, the ledger, and data that are hardly any."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -12,6 +14,7 @@ from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.server.kfed import KFED
+from tests.support.sampling import thin
 from tests.support.server import clients_of, serve
 
 
@@ -79,9 +82,9 @@ def server(tables, k, first, limit):
     return lloyd(rows, chosen, limit)
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 6])
-@pytest.mark.parametrize("finish", ["one", "converge"])
-@pytest.mark.parametrize("device", ["random", "first"])
+@pytest.mark.parametrize(
+    ("d", "finish", "device"), thin(product([1, 2, 3, 6], ["one", "converge"], ["random", "first"]), 5)
+)
 def test_a_run_is_what_the_paper_says(d, finish, device):
     for seed in range(5):
         data = blobs(seed, [40, 3, 25, 2, 31], d)

@@ -17,6 +17,7 @@ from p2pkm.methods.building_blocks import tree_sums
 from p2pkm.methods.building_blocks.spanning_tree import Tree
 from p2pkm.methods.tree.treelloyd import TreeLloydOnGraph
 from tests.support.play_rounds import arrange, play, random_links, squared
+from tests.support.sampling import thin
 
 GRAPHS = {
     "one": (1, []),
@@ -103,7 +104,7 @@ def agree(data, links, start, **more):
     return run(data, links, start, rounds=1, **more)[1].units[0]
 
 
-def run(data, links, start, rounds=60, tol=0.0, **more):
+def run(data, links, start, rounds=30, tol=0.0, **more):
     """Return the history of centroids by round and the last state."""
     table = arrange(data, links, **more)
     method = p2pkm.TreeLloyd(len(start), tol=tol).on(table.topology)
@@ -112,7 +113,7 @@ def run(data, links, start, rounds=60, tol=0.0, **more):
     return history[::turns], state
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("name", thin(GRAPHS, 3))
 def test_the_twin_finds_the_same_whole_numbers(name):
     n, links = GRAPHS[name]
     for seed in range(2):
@@ -187,7 +188,7 @@ def test_a_step_is_halved_where_the_cost_has_fallen():
 def test_a_step_that_raises_the_cost_is_taken_back():
     """Sums are off by up to half a grain per device, which can move a row beyond the grid point nearest to its mean."""
     found = 0
-    for seed in range(20):
+    for seed in range(10):
         data = [np.random.default_rng((seed, i)).normal(0, 3, (1, 1)) for i in range(3)]
         pooled = np.concatenate(data)
         start = pooled.mean(axis=0, keepdims=True) - 0.4 * pooled.std() * 0.3 / np.sqrt(3.0)
@@ -200,7 +201,7 @@ def test_a_step_that_raises_the_cost_is_taken_back():
         costs = [squared(pooled, table[0]).min(axis=1).sum() for table in history]
         assert (np.diff(costs) <= 0).all()
         found += back
-    assert 2 < found < 18
+    assert 1 < found < 9
 
 
 @given(st.data())
@@ -234,7 +235,7 @@ def test_sums_depend_neither_on_the_tree_nor_on_the_order():
 
 
 def test_the_end_is_a_lloyd_point_of_the_pooled_points():
-    for seed in range(8):
+    for seed in range(3):
         data = draw(9, seed, sizes=np.full(9, 30))
         pooled, start = np.concatenate(data), np.random.default_rng(seed).normal(6, 4, (K, D))
         _, state = run(data, GRAPHS["grid"][1], start)
@@ -296,7 +297,7 @@ def test_any_weights_are_followed_to_the_grid():
     assert_array_equal(state.accepted[0], lloyd(data, start, units, masses=masses).accepted)
 
 
-@pytest.mark.parametrize("scale", [2.0**332, 2.0**-332])
+@pytest.mark.parametrize("scale", thin([2.0**332, 2.0**-332], 2))
 def test_coordinates_may_be_huge_or_tiny(scale):
     data, start = draw(9, 3), np.random.default_rng(3).normal(6, 4, (K, D))
     one, other = (run([size * part for part in data], GRAPHS["ring"][1], size * start)[1] for size in (1.0, scale))
@@ -304,7 +305,7 @@ def test_coordinates_may_be_huge_or_tiny(scale):
     assert_allclose(other.centroids / scale, one.centroids, rtol=1e-9)
 
 
-@pytest.mark.parametrize("far", [1e6, 1e60, 1e100])
+@pytest.mark.parametrize("far", thin([1e6, 1e60, 1e100], 2))
 def test_rows_that_start_far_away_break_nothing(far):
     data, start = draw(9, 3), np.random.default_rng(3).normal(6, 4, (K, D))
     start[1] *= far
@@ -328,7 +329,7 @@ def test_an_absent_row_stays_absent():
     assert (state.sums[:, 1] == 0).all()
 
 
-@pytest.mark.parametrize("name", ["path", "ring", "star", "complete"])
+@pytest.mark.parametrize("name", thin(["path", "ring", "star", "complete"], 2))
 def test_what_passes_over_the_links(name, monkeypatch):
     """Two messages per link of the tree and step, with the bytes of a table that can be read."""
     (n, links), said = GRAPHS[name], []

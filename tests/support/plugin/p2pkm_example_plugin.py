@@ -1,4 +1,4 @@
-"""Example plug-in with a method, an initialization, a partition and a family of graphs."""
+"""Example plug-in with a method, an initialization, a partition, a transform and a family of graphs."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import networkx as nx
 import numpy as np
 
+from p2pkm.channel.transform import Context, Messages, Order, Transform
 from p2pkm.core.batch import Devices
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.protocols import MethodBase
@@ -66,7 +67,13 @@ class NeighborMean(MethodBase):
     @property
     def traits(self) -> MethodTraits:
         """Properties of the method, see `p2pkm.core.traits`."""
-        return MethodTraits(message_content=MessageContent.CENTROIDS, init=self.init)
+        return MethodTraits(
+            message_content=MessageContent.CENTROIDS,
+            init=self.init,
+            incompatible_with={
+                "suppression": "pairs centroids by number, so that no row may be missing",
+            },
+        )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "init", Init.of(self.init))
@@ -94,6 +101,31 @@ class NeighborMean(MethodBase):
                 centroids[i, c] = (1 - self.pull) * mean + self.pull * target[c]
         moves = np.abs(centroids - state.centroids).max(axis=(1, 2))
         return NeighborMeanState(centroids, moves <= self.tol * devices.data_std)
+
+
+class Gain(Transform):
+    """Multiply the coordinates of sent centroids by a factor that approaches 1 with the number of sent tables."""
+
+    name: ClassVar[str] = "gain"
+    order: ClassVar[Order] = Order.PERTURB
+    acts_on: ClassVar[Any] = (MessageContent.CENTROIDS,)
+    # Receivers need no earlier table to read one.
+    handles_loss: ClassVar[bool] = True
+
+    def __init__(self, *, size: float = 0.01) -> None:
+        self.size = size
+
+    def start(self, stages: Any, devices: Devices, network: Any) -> None:
+        """Count the tables of each device; this attribute is saved in checkpoints."""
+        self.sent = np.zeros(len(devices), np.int64)
+
+    def outgoing(self, messages: Messages, context: Context) -> Messages:
+        """Multiply the centroids of each device."""
+        if not isinstance(messages, DenseMessages):
+            return messages
+        self.sent = self.sent + (messages.rows > 0)
+        factors = 1.0 + self.size / np.maximum(self.sent, 1)
+        return messages._replace(values=messages.values * factors[:, None, None])
 
 
 def common_box(at: InitContext, *, times: int = 1) -> tuple[Any, ...]:

@@ -76,9 +76,8 @@ def methods():
     made["private"] = partial(play, private, rounds=9)  # all sums, second moments among them
     made["kfed converged"] = partial(play, p2pkm.KFED(10, local_k=12, finish="converge", labels="induced"))
     made["kfed of 300 features"] = partial(play, p2pkm.KFED(10), made=wider, baselines=False)
-    made["rehearsal dense"] = partial(play, p2pkm.GTVMin(10, coupling="rehearsal"), 40)
-    made["rehearsal sparse"] = partial(play, p2pkm.GTVMin(10, coupling="rehearsal"), 100)
-    made["coupling auto"] = partial(play, p2pkm.GTVMin(10, coupling="auto"), 100)
+    made["coupling strong"] = partial(play, p2pkm.GTVMin(10, coupling="strong"), 100)
+    made["coupling auto"] = partial(play, p2pkm.GTVMin(10, coupling="auto"), 40)
     made["stream"] = partial(play, p2pkm.TreeLloyd(10), stream="drawn:kind=jump,at=2", rounds=4)
     return made
 

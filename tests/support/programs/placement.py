@@ -15,7 +15,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import p2pkm
-import p2pkm.experiments.simulate
+import p2pkm.experiments.deal
 import p2pkm.metrics.final_labels
 import topologies
 from p2pkm.methods.registry import find
@@ -95,7 +95,7 @@ def runs(divisions):
             chosen, wish = DIVISIONS[division]
             # points for pictures are a sample, as in larger runs
             with (
-                patch.object(p2pkm.experiments.simulate, "choose", chosen),
+                patch.object(p2pkm.experiments.deal, "choose", chosen),
                 patch.object(p2pkm.metrics.final_labels, "_SAMPLE", 50),
             ):
                 result = p2pkm.simulate(algorithm, graph, shards, seed=3, rounds=4, rank_partition=wish)

@@ -9,7 +9,7 @@ import numpy as np
 
 import p2pkm
 import topologies
-from p2pkm.engine.run_job import run_for_root, run_job
+from p2pkm.engine.run_job import play, report, report_to_root
 from p2pkm.network.world import connect
 
 TIMES = {"wall_seconds", "compile_seconds"}
@@ -43,13 +43,13 @@ def main():
     for name, (method, options) in CASES.items():
         outcomes = []
 
-        def run_twice(*given, outcomes=outcomes):
-            whole, only = run_job(*given), run_for_root(*given)
+        def report_twice(outcome, outcomes=outcomes):
+            whole, only = report(outcome), report_to_root(play(outcome.dealt, outcome.observers))
             outcomes.append("none" if only is None else "same" if is_same(whole, only) else "different")
             return whole
 
         graph = None if name == "server" else topologies.ring(5)
-        with patch("p2pkm.experiments.simulate.run_job", run_twice):
+        with patch("p2pkm.experiments.simulate.report", report_twice):
             p2pkm.simulate(method, graph, shards, rounds=3, **options)
         line = json.dumps({"ranks": world.size, "rank": world.rank, "name": name, "outcomes": outcomes})
         os.write(1, f"{line}\n".encode())  # in one piece: several ranks write at the same time

@@ -30,7 +30,7 @@
   const shades = {
     cost: { values: perPoint, ...range(perPoint), title: "cost per point" },
     disagreement: { values: data.disagreement, ...range(data.disagreement), title: "total variation between a device and its neighbors" },
-    sent: { values: data.sent, ...range(data.sent), title: "bytes since the last frame", whole: true },
+    sent: { values: data.sent, ...range(data.sent), title: "plain bytes since the last frame", whole: true },
     gtv: { values: data.gtv, ...range(data.gtv), title: "total variation of a link" },
   };
 
@@ -448,7 +448,7 @@
     const parts = [`${one.stage}, round ${one.round}`];
     if (excess !== null) parts.push(`${show(excess)} % above central k-means`);
     if (one.gtv !== null) parts.push(`total variation ${show(one.gtv)}`);
-    parts.push(`${showBytes(one.bytes)} sent so far`);
+    parts.push(`${showBytes(one.bytes)} of plain bytes sent so far`);
     if (one.converged !== null) parts.push(`${one.converged} of ${content.all} converged`);
     byId("now").textContent = parts.join(" · ");
     slider.setAttribute("aria-valuetext", `${one.stage}, round ${one.round}, frame ${frame + 1} of ${frames}`);
@@ -505,7 +505,7 @@
       rows.unshift(["points", data.size[node]]);
       rows.push(["cost", data.cost[at]], ["cost per point", perPoint[at]], ["total variation", data.disagreement[at]]);
     }
-    rows.push([content.whole ? "bytes so far" : "bytes so far, links shown", sent], ["bytes in total", data.total[node]]);
+    rows.push([content.whole ? "plain bytes so far" : "plain bytes so far, links shown", sent], ["plain bytes in total", data.total[node]]);
     const list = document.createElement("dl");
     for (const [name, value] of rows) {
       list.append(Object.assign(document.createElement("dt"), { textContent: name }),

@@ -1,1 +1,0 @@
-"""Conformance checks for methods: the contract of a method, tested in runs of every kind."""

@@ -1,0 +1,108 @@
+"""Ditto: centroids of each client near those of a common clustering at a server (Li et al. 2021)."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Literal
+
+from p2pkm.core.card import Card
+from p2pkm.core.validation import check_integer
+from p2pkm.methods.init.value import Init
+from p2pkm.methods.server.fedlloyd import FedLloyd
+
+
+@dataclass(frozen=True)
+class Ditto(FedLloyd):
+    r"""Centroids of each client, pulled to those of a common clustering at a server.
+
+    After `FedLloyd`, clients take Lloyd steps on their local points with a pull to the common centroids. It is the
+    baseline with a server for methods that give each device its own clustering.
+
+    Parameters
+    ----------
+    k : int
+        Number of clusters.
+    init : Init or str, default="rows:lean=true"
+        Must give all devices the same centroids: `local` and a limit of hops are rejected.
+    tol : float, default=1e-5
+        The common clustering ends when the relative decrease of the pooled cost is below `tol`.
+    search : {"none", "breathing"}, default="none"
+        As in `TreeLloyd`.
+    local_steps : int, default=100
+        Largest number of Lloyd steps of a client; fewer if its labels do not change.
+    pull : float, default=1.0
+        lambda: weight of a common centroid, in points, in the mean by which a client computes its own. 0: the common
+        clustering is only the start of k-means at the client.
+
+    Raises
+    ------
+    ExperimentError
+        If a parameter is out of range, or the initialization gives devices different centroids.
+
+    See Also
+    --------
+    FedLloyd
+        The common clustering, which ``local_steps=3`` refines without a pull.
+    GTVMin
+        Centroids of each device, near those of its neighbors, without a server.
+
+    Notes
+    -----
+    **Objective.** Of client i, with the local loss L_i and the common centroids w, [1]_::
+
+        L_i(v_i) + pull sum_c |v_ic - w_c|^2,   where w has least pooled cost sum_i L_i(w)
+
+    **Update.** First w, by the rounds of `FedLloyd`. Then client i starts from v_i = w and repeats: assign its points
+    to the nearest v_ic; with n_ic of them at c, ``v_ic = (their sum + pull w_c) / (n_ic + pull)``, which is the minimum
+    for these labels. Cluster c of a client is cluster c of all others.
+
+    With variance s2 of the points and t2 of the centers of clients, per coordinate, the maximum a posteriori estimate
+    has pull = s2 / t2. The default is not fitted to the points; clients that differ little need more.
+
+    **Messages.** Those of `FedLloyd`. Local steps send nothing.
+
+    **Convergence.** Neither the pooled cost of w nor, in local steps, the objective of a client increases.
+
+    **Privacy.** No guarantee, as in `FedLloyd`.
+
+    **Faults.** As in `FedLloyd`: rejected.
+
+    **Differences from the paper.** Its solver takes gradient steps on v_i and w in turns; here w, which does not depend
+    on v_i, is computed first. The loss is a sum over points instead of a mean, so that a client with more points is
+    pulled less: pull is m_i lambda / 2 with m_i points and the lambda of the paper. The defense against poisoned
+    messages is not implemented.
+
+    References
+    ----------
+    .. [1] T. Li, S. Hu, A. Beirami, V. Smith, "Ditto: fair and robust federated learning through personalization",
+       ICML 2021: equation (Ditto) and Algorithm 1.
+
+    Examples
+    --------
+    >>> import p2pkm
+    >>> X, y = p2pkm.blobs(clusters=3, points=8, box=30, seed=0)
+    >>> shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(24, 3), labels=y)
+    >>> result = p2pkm.simulate(p2pkm.Ditto(3), None, shards)
+    >>> result.summary["centroid_sets"], result.summary["wire_bytes"]
+    (3, 250)
+    """
+
+    k: int
+    _: KW_ONLY
+    init: Init | str = "rows:lean=true"
+    tol: float = 1e-5
+    search: Literal["none", "breathing"] = "none"
+    local_steps: int = 100
+    pull: float = 1.0
+
+    card = Card(
+        "ditto",
+        family="server",
+        sends="sums",
+        points="none",
+        line="local steps pulled to a common clustering at a server",
+    )
+    name: ClassVar[str] = card.name
+
+    def __post_init__(self) -> None:
+        """Validate the parameters."""
+        check_integer(self.local_steps, 1, "local_steps")
+        super().__post_init__()
