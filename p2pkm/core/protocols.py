@@ -329,8 +329,20 @@ class MethodBase:
         """Return resolved parameters for the summary: alpha, coupling, relaxation, local_steps."""
         return {}
 
-    def settle(self, state: Any) -> Any:
-        """Return the method with parameters that were determined during the run, read from `state`."""
+    # Fields of the state that `settle` reads.
+    settle_from: ClassVar[tuple[str, ...]] = ()
+
+    def settle(self, found: Mapping[str, Any], topology: Any) -> Any:
+        """Return the method with parameters that were determined during the run.
+
+        Parameters
+        ----------
+        found : mapping
+            The fields of the final state that `settle_from` names and that the state has, of all devices of the graph
+            and equal on all ranks: a rank may host no device.
+        topology : Topology
+            Communication graph.
+        """
         return self
 
 

@@ -36,7 +36,7 @@ from p2pkm.metrics.medians import LabeledPoints, add_medians
 from p2pkm.metrics.monitor import Monitor, Record
 from p2pkm.metrics.result import Result
 from p2pkm.metrics.summary import FinishedRun, OptionalMetrics, build_result, describe
-from p2pkm.network.graph import Topology, find_first
+from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.transport import Network, World
 
@@ -204,8 +204,8 @@ def _measure(outcome: Outcome, *, everywhere: bool) -> Result | None:
     rank, context, algorithm, observers = outcome.rank, outcome.context, outcome.algorithm, outcome.observers
     run, world, monitor, devices = rank.run, rank.world, context.monitor, context.devices
     network, topology, final = monitor.network, run.topology, outcome.final
-    shared_state = _share_coupling(final.state, network, topology)
-    facts = {**describe(algorithm.settle(shared_state), replace(devices, has_stale_links=context.has_stale_links)),
+    settled = _settle(algorithm, final.state, network, topology)
+    facts = {**describe(settled, replace(devices, has_stale_links=context.has_stale_links)),
              **observers.names, **outcome.partition,
              **summarize(rank.choice),
              **context.channel.figures(network), "devices": topology.clients,
@@ -293,13 +293,12 @@ def _time(began: float, compiled: float) -> dict[str, float]:
     return {"wall_seconds": time.perf_counter() - began - compiled, "compile_seconds": compiled}
 
 
-def _share_coupling(state: Any, network: Network, topology: Topology) -> Any:
-    """Share what the state says of couplings from the points: that of all devices, the choice of all components."""
-    found = {name: optional(state, name) for name in ("coupling", "chosen")}
-    shared = {name: network.allgather_by_device(part) for name, part in found.items() if part is not None}
-    if "chosen" in shared:
-        shared["chosen"] = shared["chosen"][find_first(topology.components, np.zeros(topology.n, np.int64))]
-    return state._replace(**shared) if shared else state
+def _settle(algorithm: Any, state: Any, network: Network, topology: Topology) -> Any:
+    """Settle the method by those fields of the state that it reads, of all devices."""
+    fields = {} if state is None else state._asdict()
+    parts = {name: fields.get(name) for name in algorithm.settle_from}
+    found = {name: network.allgather_by_device(part) for name, part in parts.items() if part is not None}
+    return algorithm.settle(found, topology)
 
 
 def _predict(algorithm: Any, topology: Topology, world: World, devices: Devices) -> float | None:

@@ -286,6 +286,11 @@ class Topology:
         """Connected component of each device, int64[n], numbered in the order of their lowest devices."""
         return walk("components", self.indptr, self.indices)
 
+    @property
+    def first_devices(self) -> Integers:
+        """Lowest device of each connected component, int64[components]."""
+        return find_first(self.components, np.zeros(self.n, np.int64))
+
     @cached_property
     def spanning_tree(self) -> tuple[Integers, Integers]:
         """Parents (-1 at roots) and layers of breadth-first trees, int64[n] each, with one root per component.
@@ -297,8 +302,7 @@ class Topology:
         """
         if self.hub >= 0:
             return self.grow(np.array([self.hub]))
-        lowest = find_first(self.components, np.zeros(self.n, np.int64))
-        from_first_end = self.layers(find_first(self.components, self.layers(lowest)))
+        from_first_end = self.layers(find_first(self.components, self.layers(self.first_devices)))
         from_second_end = self.layers(find_first(self.components, from_first_end))
         return self.grow(find_first(self.components, -np.maximum(from_first_end, from_second_end)))
 

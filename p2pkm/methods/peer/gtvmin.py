@@ -52,6 +52,7 @@ from p2pkm.methods.building_blocks.total_variation import saturate_alpha
 from p2pkm.methods.init.pipelines import Stage, group_stage
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.init.value import Init
+from p2pkm.network.graph import Topology
 
 # Initializations and largest number of clusters for which the default sends integers. From poor initial centroids, or
 # with more clusters, the grid stops the method early: 1.0156 instead of 1.0037 at 50 clusters.
@@ -303,6 +304,7 @@ class GTVMin(MethodBase):
     name: ClassVar[str] = card.name
     default_rounds: ClassVar[int] = 150
     # Names of the estimated couplings in `CHOICES`, and whether devices have several; set by `settle`.
+    settle_from: ClassVar[tuple[str, ...]] = ("coupling", "chosen")
     coupling_chosen: ClassVar[str | None] = None
     has_several_couplings: ClassVar[bool] = False
 
@@ -646,19 +648,16 @@ class GTVMin(MethodBase):
             stages += [Stage("interim", self, _INTERIM_ROUNDS), Stage(estimate.name, estimate, 1)]
         return stages
 
-    def settle(self, state: Any) -> "GTVMin":
-        """Replace the coupling by the one from the points in the state, if any; by the mean of several.
-
-        In the state of all devices, `chosen` has a number for each component.
-        """
-        coupling, chosen = optional(state, "coupling"), optional(state, "chosen")
-        if coupling is None or not len(coupling):
+    def settle(self, found: Mapping[str, Any], topology: Topology) -> "GTVMin":
+        """Replace the coupling by the one from the points in the state, if any; by the mean of several."""
+        if "coupling" not in found:
             return self
+        coupling, chosen = found["coupling"], found.get("chosen")
         has_several = bool((coupling != coupling[0]).any())
         value = float(np.cumsum(coupling)[-1] / len(coupling)) if has_several else float(coupling[0])
         return self.replaced(
             coupling=value,
-            coupling_chosen=None if chosen is None else name_choices(chosen),
+            coupling_chosen=None if chosen is None else name_choices(chosen[topology.first_devices]),
             has_several_couplings=has_several,
         )
 

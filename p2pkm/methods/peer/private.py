@@ -1,7 +1,7 @@
 """Private k-means: differential privacy for points or devices from noisy sums along a spanning tree."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -209,6 +209,7 @@ class Private(MethodBase):
 
     # Facts of the final state, for the summary; `settle` sets them.
     _facts: ClassVar[Facts | None] = None
+    settle_from: ClassVar[tuple[str, ...]] = ("facts",)
     card = Card(
         "private",
         family="private",
@@ -350,9 +351,9 @@ class Private(MethodBase):
         required = plan.noise(release, steps)
         return required * self._shares(n), required * plan.excess
 
-    def settle(self, state: Any) -> "Private":
+    def settle(self, found: Mapping[str, Any], topology: Topology) -> "Private":
         """Store the facts of the final state, for the summary."""
-        return self.replaced(_facts=Facts(*state.facts[0].tolist()) if len(state.facts) else None)
+        return self.replaced(_facts=Facts(*found["facts"][0].tolist()))
 
     def resolved_parameters(self, devices: Devices) -> dict[str, Any]:
         """Collect the parameters, the guarantee and the noise of a count, for the summary."""
