@@ -777,22 +777,22 @@ def measure(result: Result) -> tuple[dict[str, Any], dict[str, Floats]]:
     """Compute the metrics that follow from a finished run: values of the summary, and values of all devices."""
     check_keys()
     summary, devices = dict[str, Any](), dict[str, Floats]()
-    for metric in list_metrics():
-        if metric.compute is None:
-            continue
-        try:
-            with read_only(vars(result)):
+    computed = [metric for metric in list_metrics() if metric.compute is not None]
+    # Once around all metrics: the records of a run are thousands of dictionaries, which `read_only` walks.
+    with read_only(vars(result)):
+        for metric in computed:
+            try:
                 value = compute_value(metric, result)
-        except ValueError as error:
-            if "read-only" not in str(error):
-                raise
-            raise ContractError(
-                f"compute of metric {metric.key} wrote into the result, whose arrays are read-only: {error}. Change a "
-                "copy, such as result.centroids.copy()"
-            ) from error
-        if metric.per_device and value is not None:
-            devices[metric.key] = value
-            known = value[~np.isnan(value)]
-            value = metric.reduce(known) if len(known) else None
-        summary[metric.key] = value.item() if isinstance(value, np.generic) else value
+            except ValueError as error:
+                if "read-only" not in str(error):
+                    raise
+                raise ContractError(
+                    f"compute of metric {metric.key} wrote into the result, whose arrays are read-only: {error}. "
+                    "Change a copy, such as result.centroids.copy()"
+                ) from error
+            if metric.per_device and value is not None:
+                devices[metric.key] = value
+                known = value[~np.isnan(value)]
+                value = metric.reduce(known) if len(known) else None
+            summary[metric.key] = value.item() if isinstance(value, np.generic) else value
     return summary, devices
