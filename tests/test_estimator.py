@@ -39,6 +39,7 @@ def fitted(**options):
     return P2PKMeans(4, **{"random_state": 0} | options).fit(X)
 
 
+@pytest.mark.slow
 def test_two_devices_with_two_points_each_by_hand():
     points = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 2.0], [10.0, 2.0]])
     model = P2PKMeans(2, n_devices=2, coupling=30.0, tol=1e-12, max_iter=5000, random_state=0)
@@ -138,6 +139,7 @@ def test_graphs_of_every_kind(graph, devices):
     assert_array_equal(copied.device_centers_, model.device_centers_)
 
 
+@pytest.mark.slow
 def test_the_number_of_devices():
     assert len(fitted().device_centers_) == 16
     assert len(P2PKMeans(4).fit(X[:9]).device_centers_) == 9
@@ -146,6 +148,7 @@ def test_the_number_of_devices():
     assert fitted(algorithm="kfed", n_devices=5).graph_.number_of_nodes() == 6  # the server besides
 
 
+@pytest.mark.slow
 def test_random_states():
     # Some methods find the same centroids from most seeds.
     fit = partial(fitted, algorithm="tracking")
@@ -160,6 +163,7 @@ def test_random_states():
     assert np.any(fit(random_state=None).device_centers_ != fit(random_state=None).device_centers_)
 
 
+@pytest.mark.slow
 def test_rows_of_weight_zero_are_absent_and_weights_count():
     weights = np.where(np.arange(len(X)) % 3 == 0, 0.0, 1.0)
     one, other = clone(fitted()).fit(X, sample_weight=weights), clone(fitted()).fit(X[weights > 0])
@@ -283,6 +287,7 @@ def test_set_output(container):
     assert_allclose(np.asarray(distances), fitted().transform(X))
 
 
+@pytest.mark.slow
 def test_grid_search_finds_the_better_number_of_clusters():
     search = GridSearchCV(P2PKMeans(n_devices=4, random_state=0), {"n_clusters": [1, 2, 4]}, cv=3).fit(X)
     assert search.best_params_ == {"n_clusters": 4}
@@ -359,6 +364,7 @@ def test_a_first_fit_on_few_rows_needs_no_compiler():
     assert done.stdout.split() == ["False", "False"]
 
 
+@pytest.mark.slow
 def test_groups_of_devices():
     made = p2pkm.communities(seed=1)
     for algorithm in ("gtvmin", "treelloyd"):

@@ -79,6 +79,7 @@ def test_a_callable_gets_rows_number_and_generator_and_returns_the_start():
     assert len(set(seeds[1:])) == 10
 
 
+@pytest.mark.slow
 def test_the_best_of_several_runs_is_kept_and_all_their_bytes_count():
     options = {"init": "random", "max_iter": 2, "coupling": 10.0}
     with pytest.warns(ConvergenceWarning):
@@ -140,6 +141,7 @@ def test_warnings_name_the_line_of_the_caller(call):
     assert [warning.filename for warning in caught] == [__file__]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("y", thin([OWNER, None], 2))
 def test_a_search_does_not_warn_in_each_fold(monkeypatch, y):
     monkeypatch.setattr(warn_once, "_shown", set())
@@ -403,6 +405,7 @@ def test_all_ranks_get_the_result_of_one_process():
 # -------------------------------------------------------------------------------------------------- routing and verbose
 
 
+@pytest.mark.slow
 def test_devices_are_routed_through_a_search_and_a_pipeline():
     with sklearn.config_context(enable_metadata_routing=True):
         model = P2PKMeans(4, random_state=0)
@@ -418,6 +421,7 @@ def test_devices_are_routed_through_a_search_and_a_pipeline():
             make_pipeline(StandardScaler(), P2PKMeans(4).set_fit_request(devices=None)).fit(X, devices=OWNER)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "requests"),
     thin(

@@ -95,6 +95,7 @@ def test_a_clustering_for_each_device_fits_better_than_one_for_all():
     assert adjusted_rand_score(DATA.labels, own.labels_) > adjusted_rand_score(DATA.labels, common.labels_)
 
 
+@pytest.mark.slow
 def test_the_best_of_several_runs_is_best_for_the_devices():
     model = build(n_init=4, init="random", max_iter=2)
     with pytest.warns(sklearn.exceptions.ConvergenceWarning):

@@ -230,6 +230,7 @@ def test_share_one_is_no_transform(choice, method, faults):
     assert whole.summary["numbers_sent"] == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", ["topk", "randomk"])
 def test_fewer_bytes_lead_to_nearly_the_same_clustering(choice):
     plain, sparse = (
@@ -288,6 +289,7 @@ def test_the_same_bits_in_process_and_on_three_ranks():
             assert ending.summary[key] == expected[key], name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", thin(["losses", "randomk"], 2))
 def test_a_run_goes_on_from_its_checkpoints(name, tmp_path, monkeypatch):
     words = (*SMALL, *RUNS[name], "-q", "--rounds", "6", "--checkpoint-every", 1, "--out", tmp_path / "run")

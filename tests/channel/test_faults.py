@@ -378,6 +378,7 @@ KEPT = ("chain_sha256", "messages", "bytes", "termination", "rounds", "messages_
 SPEC = "loss=0.1,loss_length=2,delay=0.1,link_failure=0.05,dropout=0.05,late_join=0.2,straggler=0.1,partition=4-6"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "turns", "stages"),
     thin(

@@ -183,6 +183,7 @@ def test_nothing_is_claimed_of_descent_where_messages_are_changed():
     assert [summary["descent"] for summary in found] == ["certified", "not claimed"]
 
 
+@pytest.mark.slow
 def test_more_noise_is_worse_and_none_is_none():
     ratios = [solve("--noise", size, "--devices", 8, "--rounds", 30)["ratio_mean"] for size in (0, 0.1, 1.0)]
     assert ratios == sorted(ratios) and ratios[0] == solve("--devices", 8, "--rounds", 30)["ratio_mean"] < ratios[2]
@@ -230,6 +231,7 @@ def test_the_same_bits_in_process_and_on_three_ranks():
             assert ending.summary[key] == expected[key], name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", thin([6, 2], 2))
 @pytest.mark.parametrize("name", thin(["with the others", "flooding"], 2))
 def test_a_run_goes_on_from_its_checkpoints(name, every, tmp_path, monkeypatch):

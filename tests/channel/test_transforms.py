@@ -307,6 +307,7 @@ def test_the_transform_of_the_page_acts_and_is_refused_where_it_must_be(rounding
     assert "Did you mean 'digits'" in here(*ROUND[:-1], "rounding:digit=1", "--out", "none").err
 
 
+@pytest.mark.slow
 def test_the_transform_of_the_page_goes_on_from_its_checkpoints(rounding, monkeypatch):
     words = (*ROUND, "-q", "--record-every", 1, "--checkpoint-every", 1, "--out", rounding / "run")
     with monkeypatch.context() as patched:

@@ -51,6 +51,7 @@ def attack_runs(algorithm, *more):
     return shown.code, shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("trust", "against"), thin([
     ("masks", {"curious": 3, "all others": 1}), ("none", {"all others": 1}), ("server", {"recipients": 1}),
 ], 3))  # fmt: skip
@@ -66,6 +67,7 @@ def test_runs_of_private_give_away_what_it_claims(trust, against):
         assert row["epsilon_claimed"] == pytest.approx(epsilon_of(row["mu_claimed"], 1e-6))
 
 
+@pytest.mark.slow
 def test_noise_with_a_known_seed_has_no_bound_and_ends_red():
     code, shown = attack_runs("private:epsilon=2,radius=5,noise_seed=1")
     assert code == 6 and shown.out.count("unbounded") >= 2

@@ -495,6 +495,7 @@ def test_what_the_configuration_cannot_hold_is_refused_before_any_work(tmp_path,
     assert here(*SMALL, "--rounds", "1", "--out", name, "-q").code == 0
 
 
+@pytest.mark.slow
 def test_json_goes_through_a_pipe():
     ending = there(sys.executable, "-m", "p2pkm", *SMALL, "--out", "none", "--format", "json", COLUMNS="20")
     assert ending.summary["out"] is None and os.linesep not in ending.out[:-1]

@@ -282,6 +282,7 @@ def test_what_is_advised_about_kernels_that_are_not_compiled(monkeypatch, tmp_pa
     assert doctor.check_kernels() == doctor.Check("warn", "kernels", "numba is not installed", "install it")
 
 
+@pytest.mark.slow
 def test_kernels_that_are_not_to_be_compiled(tmp_path):
     done = start([sys.executable, "-m", "p2pkm", "doctor"], NUMBA_DISABLE_JIT="1")
     assert "warn  kernels       numba does not compile (NUMBA_DISABLE_JIT)" in done.stdout

@@ -55,6 +55,7 @@ def test_json_errors_and_pages_reach_every_encoding(table, encoding):
     assert call(encoding, "strict", "algorithms", "gtvmin")[0] == 0
 
 
+@pytest.mark.slow
 def test_a_terminal_that_knows_ascii_alone(table, tmp_path):
     table = table.rename(tmp_path / "names.csv")
     found = there(sys.executable, "-m", "p2pkm", "--data", table, "-k", 2, "--no-plot", "--rounds", 1, cwd=tmp_path,

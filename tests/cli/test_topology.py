@@ -113,6 +113,7 @@ GRAPHS = (
 )
 
 
+@pytest.mark.slow
 def test_compare_prints_what_describe_says_of_each_in_the_order_given():
     found = here("topology", "compare", *GRAPHS, "--devices", 20, "--format", "json").summary
     assert found["figure"] is None and len(found["graphs"]) == len(GRAPHS)
@@ -270,6 +271,7 @@ def test_leaks_of_devices_without_a_path(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_every_command_that_reads_a_graph_says_what_it_has_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("g.csv").write_text("a,b,2\nb,c\nc,d\nd,a\n")

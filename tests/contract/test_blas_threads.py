@@ -100,6 +100,7 @@ def test_the_limit_holds_inside_and_ends_outside(where):
         assert 1 not in [have["num_threads"] for have in ThreadpoolController().info() if have["user_api"] == "blas"]
 
 
+@pytest.mark.slow
 def test_two_threads_do_not_lift_the_limit_of_each_other():
     begun, seen = threading.Barrier(2), []
 

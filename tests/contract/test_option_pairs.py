@@ -33,6 +33,7 @@ def test_a_dry_run_over_seeds_runs_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_folders_of_several_runs_are_told_from_damaged_ones(tmp_path):
     study = tmp_path / "study.toml"
     study.write_text('devices = 4\ndata = "grid16:points=5"\nrounds = 1\nseeds = "0"\n[grid]\ngraph = ["ring"]\n')
@@ -107,6 +108,7 @@ def test_a_plan_refuses_what_a_run_refuses(options, words):
     assert ending.code == 2 and words in ending.err and words in here(*plain, "--out", "none").err
 
 
+@pytest.mark.slow
 def test_a_plan_is_no_more_exact_where_rows_may_be_withheld():
     plain = ("plan", "--devices", "4", "--data", "grid16:points=5", "--rounds", "2", "--format", "json")
     exact = [[stage["total"]["exact_bytes"] for stage in here(*plain, *more).summary["stages"]]
@@ -120,6 +122,7 @@ def _trace(path, count):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
+@pytest.mark.slow
 def test_a_study_does_not_take_rows_of_another_trace_or_graph_for_its_own(tmp_path):
     words = ("compare", "--data", "grid16:points=5", "--devices", 4, "--rounds", 5, "--algorithm", "gtvmin", "--seeds",
              "0", "--no-plot", "-q", "--format", "json", "--graph", "file:g.edges", "--faults", "t.jsonl",

@@ -61,6 +61,7 @@ def test_most_command_lines_are_read():
     assert len(ROWS) > 150
 
 
+@pytest.mark.slow
 def test_studies_name_arguments(folder, monkeypatch):
     monkeypatch.chdir(folder)
     small, wrong = {"data": "grid16:points=5", "devices": 4, "rounds": 2}, []

@@ -122,6 +122,7 @@ def test_mistakes(options, message):
         p2pkm.device_clusters(**options)
 
 
+@pytest.mark.slow
 def test_a_run_knows_test_points_and_true_centers():
     summary = solve("--data", WORLD, "--graph", "torus", "--devices", 9, "--test-share", 0.5)
     assert summary["test_points"] == 9 * 20 and summary["test_ratio_centers"] > 1.0 and summary["clusters"] == 4
@@ -150,6 +151,7 @@ def test_the_graph_of_a_run_is_its_own():
     assert "are not used: partition iid mixes the devices" in mixed.out and "test cost" in mixed.out
 
 
+@pytest.mark.slow
 def test_compared_methods_share_points():
     options = {"data": WORLD, "devices": 9, "seeds": [0, 1], "rounds": 2, "progress": False}
     rows = p2pkm.compare(["gtvmin", "fkm"], "torus", **options).rows
@@ -197,6 +199,7 @@ def test_communities_supply_their_test_points_too(second):
     assert np.bincount(labels).tolist() == ([300] * 8 if second == "fresh" else [600] * 4)
 
 
+@pytest.mark.slow
 def test_plan_counts_the_points():
     done = here("plan", "--data", WORLD, "--devices", 6, "--format", "json")
     assert done.code == 0 and '"points": 72' in done.out.replace("\n", " ")

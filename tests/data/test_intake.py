@@ -173,6 +173,7 @@ def test_the_remedies_work(untidy):
     np.testing.assert_array_equal(table.points, np.array(wanted, float))
 
 
+@pytest.mark.slow
 def test_labels_keep_the_rows_of_the_file(untidy):
     said = here("--data", untidy, "--device-column", "hospital", "-k", 2, *TIDY, "--out", "run", "--no-plot")
     assert said.code == 0

@@ -39,6 +39,7 @@ def test_simulation_has_the_node_as_last_device_and_a_note(cohort, links):
     assert np.array_equal(result.centroids, same.centroids) and result.summary["bytes"] == same.summary["bytes"]
 
 
+@pytest.mark.slow
 def test_command_line_agrees_with_the_simulation(cohort, links, tmp_path):
     cohort.to_csv(tmp_path / "cohort.csv", index=False)
     options = ("--data", tmp_path / "cohort.csv", "--device-column", "hospital", "-k", 2, "--graph", f"file:{links}")

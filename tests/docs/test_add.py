@@ -70,6 +70,7 @@ def test_a_file_format(monkeypatch, tmp_path):
     assert solve("--data", "my.points", "--clusters", 2, "--partition", "iid")["data"] == "file:my.points"
 
 
+@pytest.mark.slow
 def test_an_initialization(monkeypatch):
     def corner(at, *, times: int = 1):
         return (BoundingBox(at.k),) * times

@@ -33,6 +33,7 @@ def test_every_public_name_has_an_example_that_runs(home, name, tmp_path, monkey
     assert not said, "".join(said)
 
 
+@pytest.mark.slow
 def test_every_example_of_an_attribute_or_method_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     classes = {getattr(MODULES[home], name) for home, name in NAMES}

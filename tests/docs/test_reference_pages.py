@@ -27,6 +27,7 @@ def write_pages():
     sys.path.remove(str(DOCS))
 
 
+@pytest.mark.slow
 def test_pages_are_up_to_date(write_pages):
     outdated = [page.name for page in write_pages.list_outdated()]
     assert outdated == [], "python docs/write_pages.py"

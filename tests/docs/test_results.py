@@ -37,6 +37,7 @@ def test_rows_have_a_unique_id_a_value_and_an_origin(measured):
         assert row.value and row.statistic and row.command and row.date and row.machine, row.id
 
 
+@pytest.mark.slow
 def test_every_command_can_be_executed_as_written():
     problems = {row.command: find_problem(row.command) for row in read_rows()}
     assert {command: problem for command, problem in problems.items() if problem} == {}

@@ -168,6 +168,7 @@ def test_digests_tell_runs_apart_and_nothing_else():
     assert digests(topology=replace(RING, weights=same)) == digests(topology=replace(RING, weights=np.ones(8)))
 
 
+@pytest.mark.slow
 def test_digests_are_the_same_in_another_process():
     program = (
         "import p2pkm, topologies\n"

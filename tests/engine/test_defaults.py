@@ -139,6 +139,7 @@ def test_what_else_does_not_send_integers_by_itself():
         plan(p2pkm.GTVMin(3, local_steps=2), quantize="rice")
 
 
+@pytest.mark.slow
 def test_the_graph_decides_too():
     for graph, expected, init in (
         (topologies.build("ring", 5_001), BEST, TREE),
@@ -194,6 +195,7 @@ def test_there_is_no_note_where_the_choice_runs_or_a_coupling_is_given(method, o
     assert plan(p2pkm.GTVMin(3, **method), **options).notes == ()
 
 
+@pytest.mark.slow
 def test_the_note_is_one_line_of_the_terminal_and_of_the_result():
     ending = here("--devices", 6, "--data", "grid16:points=6", "--noise", 0.1, "--out", "none", "-q")
     assert ending.out.count("is not used") == 1 and "is not used" not in ending.err

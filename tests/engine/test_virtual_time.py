@@ -282,6 +282,7 @@ def test_a_stage_begins_when_the_last_device_has_ended_the_one_before():
     assert_allclose(result.summary["virtual_seconds"], 2 * (11 * 10 + (11 * 1 + 9 * 3 * 7)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", thin(["groups async", "groups swap", "grid rooted", "coreset over a tree"], 4))
 def test_whoever_speaks_was_awake(name, monkeypatch):
     seen, real = [], Clock.advance_turn

@@ -386,6 +386,7 @@ def test_there_is_a_broken_method_for_every_check():
     assert {check for _, check, _ in BROKEN} == set(CHECKS)
 
 
+@pytest.mark.slow
 def test_some_checks_alone_and_others_left_out():
     assert check_method(Sound, only="plan") == ("plan",)
     assert check_method(PlansWrongly, skip=("plan", "resume")) == tuple(sorted(set(CHECKS) - {"plan", "resume"},

@@ -116,6 +116,7 @@ def test_checkpoints_are_written_in_a_thread_too(tmp_path):
         assert pool.submit(play, "plain", tmp_path / "run").result() == play("plain", None)
 
 
+@pytest.mark.slow
 def test_a_folder_in_use_is_refused_as_on_the_command_line(tmp_path):
     with Lock(tmp_path / "run"):
         told = here("--devices", 2, "--out", tmp_path / "run")

@@ -177,6 +177,7 @@ def test_means_and_paired_differences_by_hand():
     assert gaps["c", "server"]["seeds"] == 1
 
 
+@pytest.mark.slow
 def test_a_comparison_writes_tidy_rows_and_goes_on_without_computing_twice(tmp_path, monkeypatch):
     computed = []
     execute = p2pkm.experiments.studies.run_study.execute
@@ -394,6 +395,7 @@ def test_a_row_is_computed_again_when_the_file_of_the_points_has_changed(tmp_pat
     assert seen[0]["centroids_sha256"] != seen[1]["centroids_sha256"]
 
 
+@pytest.mark.slow
 def test_a_checkout_that_is_not_installed_compares_and_sweeps(tmp_path, monkeypatch):
     known = metadata.version
 

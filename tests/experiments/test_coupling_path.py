@@ -143,6 +143,7 @@ def test_a_device_without_centroids_has_no_fit():
     assert measure(result)["local_fit"] is None
 
 
+@pytest.mark.slow
 def test_the_folder_has_the_path_line_by_line_and_the_output_is_the_summary(tmp_path):
     ending = here(*SMALL, *PATH, "--out", tmp_path / "run", "--format", "json", "--plot")
     closing = ending.summary

@@ -19,6 +19,7 @@ def write(folder, graphs):
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_sweep_ends_with_a_line_and_stores_the_table(tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["sweep", write(tmp_path, GRAPHS), "--out", str(out), "--no-plot", "-q"]) == 0

@@ -2,6 +2,8 @@ import contextlib
 import json
 import os
 
+import pytest
+
 from p2pkm.experiments.studies import process_pool
 from p2pkm.experiments.studies.process_pool import work_through
 
@@ -31,6 +33,7 @@ def test_a_process_that_dies_costs_its_own_task_only():
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_consecutive_tasks_of_a_group_go_to_one_process_until_others_are_idle():
     slow = _SERVE + "import time; serve(lambda t: (time.sleep(0.02), str(os.getpid()))[1])"
     found = dict(work_through(slow, ["x"] * 40, 2, never, [number // 10 for number in range(40)]))
@@ -55,6 +58,7 @@ def test_a_program_that_does_not_even_start_answers_nothing():
     assert dict(work_through("raise SystemExit(1)", ["a", "b"], 2, never)) == {0: None, 1: None}
 
 
+@pytest.mark.slow
 def test_each_process_has_one_thread_and_none_is_left_after_an_interruption():
     found = dict(work_through(ENVIRONMENT, ["NUMBA_NUM_THREADS"], 4, never))
     assert found[0].strip() == "1"

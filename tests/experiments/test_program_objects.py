@@ -92,6 +92,7 @@ def test_objects_give_the_bits_of_text(data):
     assert study.rows[0]["centroids_sha256"] == with_simulate.summary["centroids_sha256"]
 
 
+@pytest.mark.slow
 def test_a_comparison_of_objects_is_that_of_text(tmp_path):
     specs = p2pkm.compare("gtvmin,fkm", "ring,complete", out=tmp_path / "a", **FEW, **TEXT)
     study = p2pkm.compare({"ours": p2pkm.GTVMin, "server": p2pkm.FKM(4)}, [topologies.ring(4), topologies.complete(4)],
@@ -107,6 +108,7 @@ def test_a_comparison_of_objects_is_that_of_text(tmp_path):
     assert plain(alone) == plain(specs)[:1]
 
 
+@pytest.mark.slow
 def test_finished_runs_are_found_by_content(tmp_path, begun):
     def run(graph, method, data, **more):
         return p2pkm.study(grid={"graph": graph, "algorithm": [method]}, data=data, out=tmp_path, **FEW, **more)
@@ -169,6 +171,7 @@ def weighted(graph, weight):
     return graph
 
 
+@pytest.mark.slow
 def test_partitions_are_values_of_a_grid(tmp_path, begun):
     names = np.array(["Oulu", "Turku", "Vaasa", "Espoo"])[DEVICE]
     partitions = {"mine": DEVICE, "text": TEXT["partition"], "named": names}
@@ -480,6 +483,7 @@ def test_every_kind_has_a_digest_and_a_label():
         assert len(wrapped.digest) == 16 and wrapped.label and is_missing_object(wrapped.describe())
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_a_bar_and_then_the_table(monkeypatch):
     shown = []
     monkeypatch.setattr("p2pkm.experiments.progress_line.NotebookOutput.show", lambda self, text: shown.append(text))

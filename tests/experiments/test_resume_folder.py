@@ -56,6 +56,7 @@ def lines(folder, name):
     return [timeless(json.loads(line)) for line in (folder / name).read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_seeds_that_were_killed_are_finished_and_none_is_run_again(tmp_path, monkeypatch):
     whole = here(*SEEDS, "--out", tmp_path / "run")
     assert whole.code == 0
@@ -77,6 +78,7 @@ def test_seeds_that_were_killed_are_finished_and_none_is_run_again(tmp_path, mon
         assert (ending.code, ending.out, begun, again) == (0, whole.out, [1, 2], [])
 
 
+@pytest.mark.slow
 def test_a_seed_goes_on_from_its_last_checkpoint(tmp_path, monkeypatch):
     words = (*SEEDS, "--checkpoint-every", "1", "--record-every", "1", "--out", tmp_path / "run")
     whole = here(*words)
@@ -117,6 +119,7 @@ def test_seeds_are_refused_where_anything_has_changed(tmp_path, monkeypatch):
     assert "is damaged: 'options' is missing" in here("resume", folder).err
 
 
+@pytest.mark.slow
 def test_a_resumed_list_of_seeds_removes_what_force_has_replaced(tmp_path, monkeypatch):
     folder = tmp_path / "run"
     assert here(*SMALL, "--seeds", "7", "--out", folder).code == 0
@@ -131,6 +134,7 @@ def test_a_resumed_list_of_seeds_removes_what_force_has_replaced(tmp_path, monke
     assert {path.name for path in folder.iterdir()} - tables == {"seed-0", "seed-1", "summary.json", "study.toml"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["study", "comparison"])
 def test_a_study_and_a_comparison_are_finished_by_their_folder(tmp_path, monkeypatch, kind):
     (tmp_path / "s.toml").write_text(STUDY)
@@ -155,6 +159,7 @@ def test_a_study_and_a_comparison_are_finished_by_their_folder(tmp_path, monkeyp
     assert not (folder / "p2pkm.lock").exists()
 
 
+@pytest.mark.slow
 def test_a_study_that_somebody_is_still_at_is_left_alone(tmp_path):
     from p2pkm.storage.lock import Lock
 

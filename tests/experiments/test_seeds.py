@@ -183,6 +183,7 @@ def test_the_graph_carries_the_figures():
     assert "<table>" in result._repr_html_()
 
 
+@pytest.mark.slow
 def test_seeds_make_one_folder_each_and_close_with_figures(tmp_path, capsys):
     out = tmp_path / "study"
     assert main([*QUICK, "--seeds", "0-2,7", "--out", str(out), "--format", "json"]) == 0
@@ -203,6 +204,7 @@ def test_seeds_make_one_folder_each_and_close_with_figures(tmp_path, capsys):
     assert [row["seed"] for row in p2pkm.load_study(out).rows] == [5]
 
 
+@pytest.mark.slow
 def test_a_run_of_a_list_equals_the_run_of_its_seed(tmp_path):
     assert main([*QUICK, "--seeds", "3", "--out", str(tmp_path / "list")]) == 0
     assert main([*QUICK, "--seed", "3", "--out", str(tmp_path / "one")]) == 0

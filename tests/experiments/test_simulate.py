@@ -199,6 +199,7 @@ def test_a_partition_is_a_function_of_the_rows():
     assert one.summary["chain_sha256"] == other.summary["chain_sha256"] and calls == [(DATA[0].shape, 4)]
 
 
+@pytest.mark.slow
 def test_graphs_of_one_size_determine_the_number_of_devices():
     for graph in ("karate", nx.karate_club_graph()):
         result = p2pkm.simulate("gtvmin", graph, DATA, partition="iid", rounds=1)

@@ -52,6 +52,7 @@ def expected():
     return rows_of(p2pkm.study(**ASKED))
 
 
+@pytest.mark.slow
 def test_an_executor_of_threads_or_of_another_package_gives_the_rows_of_one_process(expected, tmp_path):
     with ThreadPoolExecutor(3) as pool:
         assert rows_of(p2pkm.study(executor=pool, jobs=3, out=tmp_path / "threads", **ASKED)) == expected
@@ -68,6 +69,7 @@ def test_processes_of_a_pool_give_the_rows_of_one_process(expected, tmp_path):
     assert len(list_lines(tmp_path)) == len(expected) and len(list((tmp_path / "runs").iterdir())) <= 2
 
 
+@pytest.mark.slow
 def test_a_lost_task_is_an_error_of_its_runs_which_the_next_call_repeats(expected, tmp_path):
     found = p2pkm.study(executor=Tasks(lost=(0,)), out=tmp_path, **ASKED)
     errors = [row["error"] for row in found.rows if row["error"]]
@@ -102,6 +104,7 @@ def test_what_cannot_execute_is_refused():
             p2pkm.study(executor=wrong, **ASKED)
 
 
+@pytest.mark.slow
 def test_a_function_is_called_with_the_row_of_each_run(expected):
     seen = []
     p2pkm.study(on_run=seen.append, **ASKED)
@@ -141,6 +144,7 @@ def list_failed(found):
     return [row for row in found.rows if row.get("error") or row.get("reason")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPARED)
 def test_comparisons_and_benchmarks_take_executors_and_repeat_failed_runs(name, tmp_path, monkeypatch):
     call, execute = COMPARED[name], module.execute

@@ -21,6 +21,7 @@ def timeless(rows):
     return [{name: value for name, value in row.items() if name != "wall_seconds"} for row in rows]
 
 
+@pytest.mark.slow
 def test_a_study_is_that_of_the_command(tmp_path, monkeypatch):
     grid = {"algorithm": ("gtvmin", "consensus"), "rounds": np.array([1, 2])}
     fixed = {name: value for name, value in SMALL.items() if name != "rounds"}

@@ -101,6 +101,7 @@ def test_a_folder_without_a_study_is_refused(tmp_path, words):
     assert ending.code == 3 and "is not the folder of a study" in ending.err
 
 
+@pytest.mark.slow
 def test_a_study_is_extended_by_seeds_and_values(folder, tmp_path):
     before = list_lines(folder)
     assert here("study", "extend", folder, "--seeds", "1-2", "--add", "graph=complete", "-q").code == 4

@@ -54,6 +54,7 @@ def test_a_dry_run_prints_what_would_be_submitted(place, scheduler):
     assert not (place / "a study").exists() and not (place / "calls").exists()
 
 
+@pytest.mark.slow
 def test_the_scripts_that_are_submitted_make_the_study(place):
     ending = submit(place, "--tasks", "2", "--", "--partition=long")
     assert ending.code == 0 and "6 runs in 2 jobs of array 1; job 2 makes the table" in ending.out

@@ -15,6 +15,7 @@ TASKS = [
 ]
 
 
+@pytest.mark.slow
 def test_tasks_are_combined_with_everything_else():
     found = p2pkm.study(tasks=TASKS, grid={"algorithm": ["consensus", "private", "kfed"]}, **SMALL)
     assert [(row["task"], row["seed"]) for row in found.rows] == [("a", 0), ("a", 1)] * 3 + [("b", 0), ("b", 1)] * 3
@@ -72,6 +73,7 @@ def test_mistakes(options, message):
         p2pkm.study(**{**SMALL, **options})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", thin(["gossip", "gtvmin", "kfed"], 3))
 def test_times_on_several_link_models_are_those_of_single_runs(algorithm):
     options = {"algorithm": algorithm, "data": "grid16:points=5", "devices": 5, "seeds": [3], "progress": False}

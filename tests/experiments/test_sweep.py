@@ -42,6 +42,7 @@ def table(folder):
     return [{name: value for name, value in row.items() if name not in VARYING} for row in rows]
 
 
+@pytest.mark.slow
 def test_a_sweep_leaves_one_tidy_table(file, tmp_path):
     ending = here("sweep", file, "--out", tmp_path / "s", "--format", "json", "-q")
     assert ending.code == 0 and not ending.err
@@ -141,6 +142,7 @@ def test_the_number_of_devices_does_not_come_from_the_launcher(file, tmp_path, m
     )
 
 
+@pytest.mark.slow
 def test_a_study_goes_on_where_it_was(file, tmp_path, monkeypatch):
     computed = []
     execute = p2pkm.experiments.studies.run_study.execute
@@ -216,6 +218,7 @@ def test_ctrl_c_ends_a_study_that_can_go_on(file, tmp_path, jobs):
     assert {row["key"] for row in rows} <= list_lines(tmp_path / "s").keys()
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_a_row_and_code_4_and_is_tried_again_if_asked(file, tmp_path, monkeypatch):
     execute = p2pkm.experiments.studies.run_study.execute
 
@@ -302,6 +305,7 @@ def test_rounds_that_were_asked_for_stand_beside_those_that_were_run(file, tmp_p
     assert "rounds_asked" in ending.out
 
 
+@pytest.mark.slow
 def test_a_table_is_read_as_a_frame(file, tmp_path):
     assert here("sweep", file, "--out", tmp_path / "s", "-q").code == 0
     study = p2pkm.load_study(tmp_path / "s")
@@ -316,6 +320,7 @@ def test_a_table_is_read_as_a_frame(file, tmp_path):
     assert parquet.read_table(tmp_path / "s/study.parquet").to_pylist() == study.rows
 
 
+@pytest.mark.slow
 def test_what_an_interrupted_study_has_kept_can_be_read(file, tmp_path):
     assert here("sweep", file, "--out", tmp_path / "s", "-q").code == 0
     (tmp_path / "s/study.jsonl").unlink()

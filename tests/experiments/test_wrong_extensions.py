@@ -244,6 +244,7 @@ def test_a_wrong_transform_ends_the_run(kind, told):
         p2pkm.simulate(p2pkm.GTVMin(3), topologies.ring(6), SHARDS, rounds=2, baselines=False, transforms=given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Largest, Halves])
 def test_a_right_transform_passes_all_checks(kind):
     assert "resume" in p2pkm.check_transform(kind)

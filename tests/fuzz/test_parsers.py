@@ -82,6 +82,7 @@ def test_a_case_that_takes_much_memory_is_a_fault(monkeypatch):
     assert outcome.taken == 1 and len(outcome.faults) == 1 and outcome.faults[0].startswith("300 MB of memory from b")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("anndata"), reason="anndata is not installed")
 def test_a_sample_of_the_damaged_files():
     cases, outcomes, odd = damaged.damage(60, 40, seed=0)

@@ -261,6 +261,7 @@ def _first(values):
     return values[0]
 
 
+@pytest.mark.slow
 def test_compilation_covers_all_types_of_a_run(monkeypatch):
     called = set()
 

@@ -24,6 +24,7 @@ kernels.compile_ahead()
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_waits_for_the_first(tmp_path):
     entered = threading.Event()
 

@@ -204,6 +204,7 @@ def test_refine_equals_its_twin(dtype):
         assert_same(refine_case(seed, dtype), "refine")
 
 
+@pytest.mark.slow
 @TYPES
 def test_gtvmin_equals_its_twin(dtype):
     for seed in range(400):
@@ -593,6 +594,7 @@ def test_an_empty_cluster_takes_the_point_of_largest_weighted_distance():
             assert_array_equal(a[0], b)
 
 
+@pytest.mark.slow
 def test_arrays_on_disk_of_other_types_are_told_apart(tmp_path):
     for dtype in ("float64", "float32"):
         np.save(tmp_path / "points.npy", np.array([[0.1], [2.0], [8.0], [12.0]], dtype))

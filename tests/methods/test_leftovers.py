@@ -32,6 +32,7 @@ def test_every_random_stream_is_drawn_from():
     assert not unused
 
 
+@pytest.mark.slow
 def test_every_trait_is_declared_by_a_method():
     names = {field.name for field in fields(MethodTraits)}
     undeclared = [name for name in names if not any(re.search(rf"\b{name}=", text) for text in OF_METHODS)]

@@ -175,6 +175,7 @@ def test_it_is_planned(kind):
         assert last["total"]["bytes"] >= summary["bytes"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", thin([3, 1], 2))
 def test_it_is_resumed_from_its_checkpoints(kind, every, tmp_path, monkeypatch):
     place = tmp_path / "place"

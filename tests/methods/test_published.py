@@ -71,6 +71,7 @@ def test_the_estimator_accepts_the_key():
     assert method == p2pkm.ADMM(2, **published("admm"))
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_key_in_its_configuration(tmp_path):
     out = tmp_path / "run"
     ending = here("--algorithm", "fkm:defaults=paper", "--data", "blobs:points=20", "--devices", "3", "--rounds", "2",

@@ -67,6 +67,7 @@ def test_nothing_is_estimated_without_rounds_or_an_objective():
     assert solve(16, "ring", rounds=0)[0].summary["distance_left"] is None
 
 
+@pytest.mark.slow
 def test_rounds_before_count_a_stage_as_often_as_it_is_played():
     """Init d2-sampling repeats stages; the milestones, in brackets from the start, count them all."""
     result, _ = solve(16, "ring", init="d2-sampling", coupling=30)

@@ -226,6 +226,7 @@ def test_alone_is_the_best_of_ten():
     assert one.devices["test_cost"].tolist() != one.devices["test_cost_alone"].tolist()
 
 
+@pytest.mark.slow
 def test_byzantine_devices_are_left_out():
     result = p2pkm.simulate("gtvmin:coupling=1", topologies.ring(6), draw(), clusters=3, byzantine=1)
     (bad,) = result.byzantine

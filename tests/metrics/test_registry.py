@@ -71,6 +71,7 @@ def test_one_entry_is_enough_for_the_report_of_a_run(extra, place):
     assert page.count('<span title="of the first centroid">first coordinate</span>') == 1  # of the devices
 
 
+@pytest.mark.slow
 def test_one_entry_is_enough_for_studies_comparisons_and_seeds(extra, place):
     words = ("--graph", "ring,path", "--seeds", "0,1")
     ended = here("compare", "--algorithm", "gtvmin", *words, *SMALL, "--out", "both")
@@ -138,6 +139,7 @@ def test_keys_that_pages_and_examples_read_exist():
     assert read and read <= set(registry.summary_keys())
 
 
+@pytest.mark.slow
 def test_the_example_of_the_page_runs_and_keeps_the_rules_of_an_entry(monkeypatch):
     monkeypatch.setattr(registry, "METRICS", METRICS)
     page = (ROOT / "docs" / "howto" / "pass-a-function.md").read_text("utf-8").partition("## A metric")[2]

@@ -162,6 +162,7 @@ def test_mutants_one_by_one_and_together_end_alike(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [CHANGED, ENDLESS], ids=["changed", "endless"])
 def test_a_fork_runs_the_changed_function_alone_and_is_ended_where_it_does_not_end(program):
     subprocess.run([sys.executable, "-W", "error", "-c", program], cwd=ROOT, check=True, timeout=120)

@@ -104,6 +104,7 @@ def test_requests_are_made_once_for_tables_of_about_the_same_size(play):
             assert heights == (5, 5, 5, 5, 9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "first"), [(2, 0), (3, 1)])
 def test_runs_have_the_same_bits_as_in_one_process(play, size, first):
     made = [one for one in determinism.configurations() if one[0] in RUNS[first::2]]
@@ -128,6 +129,7 @@ def test_ranks_that_were_given_other_points_or_another_start_are_told(play):
         assert "rank 1 differs from rank 0 in start. Call with the same arguments on every rank" in start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "name"), [(2, 3, "scaled, under faults"), (3, 1, "along a tree with a stream")]
 )

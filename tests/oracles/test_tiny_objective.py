@@ -52,6 +52,7 @@ def enumerate_all(data, alpha):
     return best, where.reshape(N, K, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_end_is_a_local_minimum_and_the_global_one_is_an_end(seed):
     data, method, rng = instance(seed)

@@ -202,6 +202,7 @@ def test_a_damaged_guarantee_is_rejected(result, facts):
         p2pkm.privacy_budget(other(result, 1, **facts))
 
 
+@pytest.mark.slow
 def test_the_closing_tables_say_what_may_be_published(tmp_path):
     found = here(*OPTIONS, "--algorithm", f"{PRIVATE},relation=replace", "--out", "none")
     assert "centroids, number of points" in found.out and "p2pkm privacy budget RUN..." in found.out

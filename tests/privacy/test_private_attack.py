@@ -209,6 +209,7 @@ def test_one_of_sixteen_devices_without_noise_is_found_against_the_curious_and_n
     assert neighbors["quiet_device"] == 2 and neighbors["mu_measured"] is None
 
 
+@pytest.mark.slow
 def test_what_is_found_says_what_is_wrong(monkeypatch):
     reuse_masks(monkeypatch)
     result = attack(4)
@@ -397,6 +398,7 @@ def test_words_are_uniform_or_not():
     assert WordCounts().are_uniform
 
 
+@pytest.mark.slow
 def test_runs_are_equally_many_with_and_without_the_point_and_have_the_public_seed(monkeypatch):
     seen = []
     original = run_secret.draw_secret

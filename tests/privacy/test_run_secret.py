@@ -286,6 +286,7 @@ def test_resume_refuses_a_run_that_has_not_ended_and_prints_one_that_has(tmp_pat
     assert again.code == 0  # the command that the messages name
 
 
+@pytest.mark.slow
 def test_resume_of_seeds_refuses_the_one_that_was_cut_off(tmp_path):
     folder = tmp_path / "seeds"
     assert here(*words(), "--seeds", "0-2", "--out", folder).code == 0
@@ -318,6 +319,7 @@ def test_verify_repeats_a_run_with_a_noise_seed(tmp_path):
 # --- several releases
 
 
+@pytest.mark.slow
 def test_several_seeds_are_several_releases_and_the_table_says_what_they_give_together():
     one = solve(*words())
     closing = json.loads(here(*words(), "--seeds", "0-3", "--out", "none", "--format", "json", "-q").out)

@@ -187,6 +187,7 @@ def test_a_run_killed_before_it_began_leaves_a_folder_that_counts_as_empty():
     assert check_files(Path("run")) == []
 
 
+@pytest.mark.slow
 def test_one_of_two_that_resume_is_refused(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         keep_all(patched, tmp_path / "run", tmp_path / "copies")
@@ -205,6 +206,7 @@ def test_one_of_two_that_resume_is_refused(tmp_path, monkeypatch):
     assert difference(Path("run"), copy) == ""
 
 
+@pytest.mark.slow
 def test_who_waits_for_another_that_resumes_shows_its_results(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         keep_all(patched, tmp_path / "run", tmp_path / "copies")
@@ -395,6 +397,7 @@ def test_a_folder_that_was_there_stays():
     assert listed(Path()) == {"a"}
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_made_is_not_said_to_be_in_use(monkeypatch):
     def refuse(self, **_given):
         raise FileNotFoundError(self)  # as mkdir in /proc

@@ -255,6 +255,7 @@ def test_of_a_damaged_checkpoint_the_one_before_is_used(tmp_path, monkeypatch, d
     assert difference(whole, copies[4]) == ""
 
 
+@pytest.mark.slow
 def test_without_a_whole_checkpoint_a_run_begins_anew(tmp_path, monkeypatch):
     whole, copies = _kept(tmp_path, monkeypatch)
     for path in checkpoint.list_checkpoints(copies[2]):

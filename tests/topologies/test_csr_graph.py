@@ -130,6 +130,7 @@ def test_both_forms_have_the_same_statistics(name, options):
     assert (abs(tables[0].mean(axis=0) - tables[1].mean(axis=0)) <= 4.5 * error + 1e-9).all()
 
 
+@pytest.mark.slow
 def test_small_draws_have_the_odds_worked_out_by_hand():
     seen = [edges(large.random_regular(8, degree=2, seed=seed).to_networkx()) for seed in range(400)]
     share = np.mean([(0, 1) in links for links in seen])

@@ -421,6 +421,7 @@ def test_union_and_mutual_are_the_sets_of_links(arcs):
 # --- objects in simulate ---
 
 
+@pytest.mark.slow
 def test_simulate_takes_graphs_of_networkx_igraph_and_matrices():
     X, y = p2pkm.blobs(clusters=3, points=30, box=30, seed=0)
     shards = p2pkm.Shards.deal(X, p2pkm.partition.iid(len(X), 34), labels=y)

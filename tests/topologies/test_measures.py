@@ -643,6 +643,7 @@ def test_a_cut_of_few_devices_is_found_just_where_there_is_one(seed):
             assert len(cut) <= most and not nx.is_connected(rest)
 
 
+@pytest.mark.slow
 def test_a_cut_that_would_take_too_long_is_refused():
     with pytest.raises(
         topologies.GraphError, match="most is 3, which would take too long for a graph of 4,000 devices; expected 1"

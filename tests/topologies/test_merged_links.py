@@ -211,6 +211,7 @@ def test_weights_whose_sums_lose_digits_are_refused(low, high, message):
             topologies.measures.describe(weighted)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_weights_at_the_limit_are_used():
     import p2pkm

@@ -247,6 +247,7 @@ def shown(runs):
     }
 
 
+@pytest.mark.slow
 def test_notebooks_show_a_table_and_a_picture(runs):
     for name, one in shown(runs).items():
         html = one._repr_html_()
@@ -261,6 +262,7 @@ def test_a_graph_in_a_notebook_has_all_its_links(runs):
     assert "<svg" not in topologies.CSRGraph.from_networkx(topologies.ring(501))._repr_html_()
 
 
+@pytest.mark.slow
 def test_without_matplotlib_the_table_is_there(runs, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("no fonts")

@@ -33,6 +33,7 @@ def test_cells_of_the_map_are_means_over_graphs_and_seeds():
     assert texts == ["0.38*", "<0.01", "14*"]
 
 
+@pytest.mark.slow
 def test_a_map_of_some_tasks_keeps_the_mean_over_all(ranking):
     def read(tasks):
         ax = viz.plot_bench_map(ranking, tasks=tasks).axes[0]

@@ -73,6 +73,7 @@ def test_names_on_an_axis_have_their_series_side_by_side():
     assert [text.get_text() for text in counts.texts] == ["3", "12"] * 4 and not counts.containers
 
 
+@pytest.mark.slow
 def test_a_measured_column_has_a_mean_for_each_configuration():
     figure = plot_columns(rows(), x="bytes", color="graph")
     marks = means_of(figure)["ring"]
@@ -99,6 +100,7 @@ def test_zeros_do_not_prevent_a_logarithmic_axis():
     assert plot_columns(negative, x="coupling").axes[0].get_xscale() == "linear"
 
 
+@pytest.mark.slow
 def test_a_study_that_has_not_ended_is_drawn(tmp_path):
     asked = {"grid": {"graph": ["ring", "complete"]}, "devices": 4, "data": "grid16:points=5", "rounds": 2,
              "progress": False, "out": tmp_path}  # fmt: skip

@@ -19,6 +19,7 @@ def solve(stream=None, rounds=6):
     return p2pkm.simulate(p2pkm.TreeLloyd(4), topologies.ring(6), deal(), rounds=rounds, stream=stream)
 
 
+@pytest.mark.slow
 def test_the_summary_has_the_mean_and_the_worst_excess_and_the_bytes_of_a_round():
     result = solve("drawn:kind=jump,at=3,share=0.5")
     own = [record for record in result.rounds if record["stage"] == "treelloyd"]

@@ -164,6 +164,7 @@ def test_edge_cases_are_drawn(case):
         assert render(plot(result)).get_title(loc="left")
 
 
+@pytest.mark.slow
 def test_devices_without_points_or_centroids_and_links_without_a_value():
     result = make(topologies.ring(6))
     sizes, losses, gtv = result.census.sizes.copy(), result.losses.copy(), result.gtv.copy()
@@ -194,6 +195,7 @@ def test_nobody_has_any_point():
         render(plot(replace(result, census=nothing._replace(classes=None))))
 
 
+@pytest.mark.slow
 def test_import_is_free_and_pyplot_stays_out(tmp_path):
     program = (
         "import sys, numpy as np, p2pkm.viz as plots; print('matplotlib' in sys.modules);"
@@ -582,6 +584,7 @@ def test_draw_all_leaves_the_settings_of_the_user_alone(tmp_path):
     assert json.dumps({name: str(value) for name, value in mpl.rcParams.items()}) == before
 
 
+@pytest.mark.slow
 def test_figures_agree_with_a_real_run(solved):
     panels = render(plots.plot_convergence(solved)).child_axes
     assert panels[0].lines[0].get_ydata()[-1] == pytest.approx(100 * (solved.summary["ratio_mean"] - 1))

@@ -89,6 +89,7 @@ def test_other_figures_stay_inside_and_free_of_legends(runs, name, d, look):
     assert is_inside(figure) and covers(figure) == []
 
 
+@pytest.mark.slow
 def test_devices_on_an_axis_of_one_feature_are_named(runs):
     for look in (None, "column"):
         with p2pkm.style(look):

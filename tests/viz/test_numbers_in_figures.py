@@ -47,6 +47,7 @@ middles = st.floats(-1e12, 1e12, allow_subnormal=False).filter(lambda x: x == 0 
 widths = st.floats(-7, 3).map(lambda x: 10.0**x)
 
 
+@pytest.mark.slow
 @given(middles, widths)
 @example(1000.0, 1e-6)
 @example(1.7e9, 1e-9)

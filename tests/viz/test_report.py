@@ -149,6 +149,7 @@ def test_packed_numbers_come_back():
 # --------------------------------------------------------------------------------------------------------- of a run
 
 
+@pytest.mark.slow
 def test_a_run_says_what_it_was_and_how_to_repeat_it(ring):
     film(ring)
     written = report(ring)
@@ -165,6 +166,7 @@ def test_a_run_says_what_it_was_and_how_to_repeat_it(ring):
     assert not [name for name in ring.iterdir() if "partial" in name.name]
 
 
+@pytest.mark.slow
 def test_the_page_asks_nobody_for_anything(ring):
     report(ring)
     reader = read(ring / "report.html")
@@ -320,6 +322,7 @@ def test_names_cannot_become_elements(tmp_path):
 # -------------------------------------------------------------------------------------------------------- many runs
 
 
+@pytest.mark.slow
 def test_a_comparison_has_its_table_differences_and_command(compared):
     assert report(compared)["kind"] == "comparison"
     text = read(compared / "report.html").text
@@ -367,6 +370,7 @@ def test_the_verdict_of_many_runs_names_all_that_is_alike_what_is_never_reached_
     assert "Lowest cost: a" in few and "fewer than 5 seeds" in few and "Best" not in few and "Last" not in few
 
 
+@pytest.mark.slow
 def test_failed_runs_are_named_with_their_errors(compared, tmp_path):
     for name in ("study.toml", "summary.json"):
         (tmp_path / name).write_text((compared / name).read_text())
@@ -481,6 +485,7 @@ def test_out(ring, tmp_path):
     assert code == 2 and "is not a writable folder. Choose another file" in message
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_what_pages_are_made_of(tmp_path):
     wheel = pytest.importorskip("hatchling.builders.wheel", reason="hatchling is not installed")
     (path,) = wheel.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])

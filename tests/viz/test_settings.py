@@ -35,6 +35,7 @@ def write(figure, kind="png"):
     return file.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", thin(["graph", "bytes", None], 3))
 def test_no_setting_of_the_user_changes_a_figure(run, name):  # noqa: F811
     for one in DRAWN if name is None else [name]:

@@ -50,6 +50,7 @@ def test_bars_are_the_t_interval_of_the_mean():
     assert error_bars(np.array([0.1] * 3)).ravel().tolist() == [0, 0]
 
 
+@pytest.mark.slow
 def test_a_study_is_taken_as_rows_frame_study_or_folder(tmp_path):
     import json
 
@@ -84,6 +85,7 @@ def test_a_map_says_never_where_no_run_came_near_central_k_means():
     assert texts(ax) == ["42.33 (3/4)", "42", "never", "never", "never", "never"]
 
 
+@pytest.mark.slow
 def test_marks_of_runs_that_never_came_near_central_k_means_are_hollow():
     ax = plot_measures([far(row) for row in rows(couplings=(1.0,))]).axes[0]
     faces = [one.lines[0].get_markerfacecolor() == "white" for one in ax.child_axes[0].containers]
@@ -95,6 +97,7 @@ def test_marks_of_runs_that_never_came_near_central_k_means_are_hollow():
     assert "2 of 3 graphs" in of_central.get_legend().get_texts()[1].get_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", thin([far, dict], 2), ids=["with notes", "as they are"])
 def test_the_legend_of_many_methods_is_inside_the_figure(change):
     many = [row | {"algorithm": f"{row['algorithm']}{i}"} for row in rows(couplings=(1.0,)) for i in range(5)]
@@ -104,6 +107,7 @@ def test_the_legend_of_many_methods_is_inside_the_figure(change):
     assert box.y0 >= 0 and box.x0 >= 0 and box.x1 <= figure.bbox.x1
 
 
+@pytest.mark.slow
 def test_quality_has_a_mark_per_configuration_with_its_interval():
     study = [row | {"error": None, "seed": seed, "ratio_mean": row["ratio_mean"] + (seed == 4) / 100}
              for row in rows(couplings=(1.0,))[:1] for seed in range(5)]  # fmt: skip
@@ -120,6 +124,7 @@ def test_quality_has_a_mark_per_configuration_with_its_interval():
     assert ax.get_xscale() == "log" and "interval" not in ax.get_title(loc="left")  # both seeds are alike
 
 
+@pytest.mark.slow
 def test_quality_near_central_k_means_has_numbers_to_read_it_by():
     near = [row | {"ratio_mean": 1 + row["ratio_mean"] / 1000} for row in rows()]
     for table, least in ((near, {0.0, 0.1, 0.2}), (rows(), {0.0, 0.1, 1.0})):

@@ -303,6 +303,7 @@ def test_a_method_without_progress_is_last(suite):
     assert max(excess, key=excess.get) == "still"
 
 
+@pytest.mark.slow
 def test_runs_out_of_time_are_rows(suite):
     from functools import partial
 

@@ -138,6 +138,7 @@ def test_a_run_without_a_result_counts_as_twice_the_common_cost():
     assert found.ratio == pytest.approx(expected.ratio) and found.no_result == 1 / 16 and expected.no_result == 0
 
 
+@pytest.mark.slow
 def test_a_table_of_the_user_is_ranked_by_test_points(tmp_path, monkeypatch):
     write_visits(tmp_path / "visits.csv")
     monkeypatch.chdir(tmp_path)
@@ -154,6 +155,7 @@ def test_a_table_of_the_user_is_ranked_by_test_points(tmp_path, monkeypatch):
     assert here("resume", "b", "-q").code == 0
 
 
+@pytest.mark.slow
 def test_a_table_without_test_points_is_ranked_by_its_excess(tmp_path, monkeypatch):
     write_visits(tmp_path / "visits.csv")
     found = p2pkm.bench("local", data=str(tmp_path / "visits.csv"), device_column="site", clusters=4, seeds=[0],

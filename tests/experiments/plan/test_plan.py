@@ -76,6 +76,7 @@ def test_sizes_of_points_that_stay_on_disk_are_those_of_their_headers(tmp_path, 
     assert not measure(alone).stored
 
 
+@pytest.mark.slow
 def test_points_that_stay_on_disk_are_planned_without_a_rank_that_holds_all(tmp_path, roomy):
     for i in range(4):
         np.save(tmp_path / f"part-{i}.npy", np.random.default_rng(i).normal(size=(200, 2)))
@@ -383,6 +384,7 @@ def test_pilots_exist_of_many_families_and_data(options):
     assert found["total"] > 0 and found["devices"] <= 2_000
 
 
+@pytest.mark.slow
 def test_blobs_replace_a_large_table_in_a_pilot(tmp_path):
     table = np.column_stack((np.random.default_rng(0).normal(size=(6000, 2)), np.arange(6000) % 3000))
     np.savetxt(tmp_path / "points.csv", table, delimiter=",")
@@ -392,6 +394,7 @@ def test_blobs_replace_a_large_table_in_a_pilot(tmp_path):
     assert found["devices"] <= 2_000 and found["data"].startswith("blobs:") and "features=2" in found["data"]
 
 
+@pytest.mark.slow
 def test_a_graph_of_one_size_has_a_pilot_with_fewer_points(tmp_path):
     assert estimate_seconds(draft(graph="karate", devices=None, init="local"))["devices"] == 34
     lines = "".join(f"{i},{i + 1}\n" for i in range(2_500))

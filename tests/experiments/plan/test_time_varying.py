@@ -87,6 +87,7 @@ def test_a_graph_that_changes_takes_more_memory_the_longer_it_is_kept():
     assert sizes[0] < sizes[1]
 
 
+@pytest.mark.slow
 def test_plan_tells_of_links_in_use():
     words = ("plan", "--graph", "one-peer-exponential", "--devices", "16", "--partition", "iid")
     text, found = here(*words), json.loads(here(*words, "--format", "json").out)
@@ -95,6 +96,7 @@ def test_plan_tells_of_links_in_use():
     assert json.loads(here("plan", "--format", "json").out)["links_in_use"] is None
 
 
+@pytest.mark.slow
 def test_plan_says_which_placement_it_counts():
     words = ("plan", "--graph", "small-world", "--devices", "60", "--ranks", "5", "--format", "json")
     blocks = json.loads(here(*words, "--rank-partition", "blocks").out)["split"]

@@ -30,6 +30,7 @@ def deal(shares, seed, points=40, groups=1, kernels=compiled):
     return DeviceRows(kernels, 5, rows, owner, k)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", thin([4, 6, 8], 3))
 def test_few_devices_that_are_alike_are_one_group_whatever_their_shares(n):
     for seed in range(3):
@@ -37,6 +38,7 @@ def test_few_devices_that_are_alike_are_one_group_whatever_their_shares(n):
         assert len(find_groups(deal(shares, seed))) == 1
 
 
+@pytest.mark.slow
 def test_devices_that_hold_one_cluster_each_are_one_group():
     devices = deal(np.eye(4), 0)
     alone = devices.cluster_each()
@@ -45,6 +47,7 @@ def test_devices_that_hold_one_cluster_each_are_one_group():
     assert len(find_groups(devices)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [4, 6])
 def test_devices_of_two_mixtures_are_two_groups(n):
     for seed in range(2):

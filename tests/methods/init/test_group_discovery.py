@@ -274,6 +274,7 @@ def test_the_ledger_by_hand(robust):
     assert_array_equal(result.groups, [0, 0, 1, 1])
 
 
+@pytest.mark.slow
 def test_the_run_ends_by_itself_certified_and_finds_the_communities():
     made, graph = p2pkm.communities(seed=1), topologies.communities(16, bridges=4, seed=1)
     shards = p2pkm.Shards.deal(made.points, made.device, labels=made.labels)
@@ -288,6 +289,7 @@ def test_the_run_ends_by_itself_certified_and_finds_the_communities():
     assert_array_equal(flat.groups, 0)
 
 
+@pytest.mark.slow
 def test_groups_in_the_summary_and_on_disk(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("--graph", "communities:bridges=2", "--data", "communities", "--out", "run", "--format", "json")

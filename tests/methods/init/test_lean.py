@@ -99,6 +99,7 @@ def test_what_is_read_is_near_and_stays_as_it_is(seed, counts, within):
         assert near[linear_sum_assignment(near, maximize=True)].sum() == rows == len(other)  # each row is read once
 
 
+@pytest.mark.slow
 @given(SEEDS, COUNTS, st.booleans(), st.booleans())
 def test_a_message_of_the_counted_length_is_read_as_it_was(seed, counts, within, apart):
     tables, boxes = draw(seed, counts)
@@ -120,6 +121,7 @@ def test_a_message_of_the_counted_length_is_read_as_it_was(seed, counts, within,
         assert 8 * length <= writer.size.denominator.bit_length() - writer.size.numerator.bit_length() + 10
 
 
+@pytest.mark.slow
 @given(SEEDS, COUNTS)
 def test_centroids_are_read_as_they_were(seed, counts):
     tables, boxes = draw(seed, counts)
@@ -329,6 +331,7 @@ def test_it_takes_a_fraction_of_the_bytes_at_nearly_the_same_cost():
     assert lean.summary["ratio_mean"] < 1.01 * plain.summary["ratio_mean"]
 
 
+@pytest.mark.slow
 def test_the_number_of_clusters_is_chosen_from_encoded_rows():
     shards, graph = mix(10, 6, 2, points=60), topologies.ring(10)
     chosen, spent = [], []

@@ -1,6 +1,7 @@
 """Sum-weight gossip: halves by hand, one receiver, and draws that are uniform and the same on any rank."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -34,6 +35,7 @@ def test_each_device_sends_to_one_neighbor(graph):
         assert_array_equal(receivers, np.minimum(table.devices.degrees, 1))
 
 
+@pytest.mark.slow
 def test_neighbors_are_drawn_uniformly_among_the_links_in_use():
     table = arrange([column(0.0)] * 5, [(0, i) for i in range(1, 5)])
     use = np.ones(8, np.bool_)

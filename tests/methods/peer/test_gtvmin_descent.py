@@ -158,6 +158,7 @@ def test_rounding_far_from_the_origin_is_no_rise(offset, unit):
         assert descends(points, 6, p2pkm.GTVMin(9), seed) == "certified"
 
 
+@pytest.mark.slow
 @given(
     st.integers(0, 2**32 - 1), st.floats(-8, 12), st.floats(-6, 0), st.booleans(),
     st.sampled_from(["colored", "jacobi", "async"]),

@@ -54,6 +54,7 @@ def test_whole_steps_never_raise_the_objective(schedule, batches):
     assert max((rises(seed, schedule).max(), seed) for seed in range(batches))[0] <= 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batches", BATCHES)
 def test_every_run_ends_in_silence_and_the_bound_on_what_is_sent_holds(batches):
     for seed in range(batches):

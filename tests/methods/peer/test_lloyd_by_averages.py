@@ -187,6 +187,7 @@ def test_with_many_turns_a_round_is_a_central_lloyd_step(case, name):
     close(found[:, :3], [lloyd(data, lloyd(data, start[0]))[:3]] * len(data))
 
 
+@pytest.mark.slow
 def test_with_many_weighted_turns_a_round_is_a_central_lloyd_step():
     data, _, table, start = scene("tree", weighted=True)
     found = CASES["consensus"].last(table, start, 2, 4000)

@@ -379,6 +379,7 @@ def test_masks_change_no_total_and_no_table_is_sent_bare(monkeypatch):
         assert (one != other).all()
 
 
+@pytest.mark.slow
 def test_totals_are_the_same_from_every_root(monkeypatch):
     shards, graph, found = deal(9), GRAPHS["ring"], set()
     for root in range(9):
@@ -539,6 +540,7 @@ def test_many_features_are_projected_and_cost_little(trust):
     assert p2pkm.simulate(method, topologies.complete(4), spread(40, 5, 4000)).summary["ratio_mean"] < 1.01
 
 
+@pytest.mark.slow
 def test_replacing_a_point_takes_more_noise_than_adding_one():
     add, replace = (
         p2pkm.simulate(

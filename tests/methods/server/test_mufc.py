@@ -255,6 +255,7 @@ def test_the_estimate_grows_with_everything(bits, largest, clients, local_k):
     assert one <= estimate(bits, largest, clients, local_k + 1) and one <= estimate(bits, largest + 1, clients, local_k)
 
 
+@pytest.mark.slow
 def test_a_table_alone_is_spread_evenly_over_the_field():
     data, share = blobs(30, 0, 20), np.zeros((3, 8))
     for seed in range(40):

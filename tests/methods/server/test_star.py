@@ -209,6 +209,7 @@ def test_a_graph_a_start_and_a_missing_graph_are_refused():
         p2pkm.simulate(p2pkm.FKM(500), None, shards())
 
 
+@pytest.mark.slow
 def test_every_method_is_explained():
     assert set(METHODS) == {one["name"] for one in describe(None)}
     for name in METHODS:

@@ -110,6 +110,7 @@ def test_limits_of_the_pull():
             assert_allclose(rows, fitted.cluster_centers_, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_steps_never_increase_the_objective():
     data, _ = draw(seed=3, m=60)
     found = [run(p2pkm.Ditto(4, pull=0.5, local_steps=steps), data).summary["objective"] for steps in range(1, 8)]

@@ -182,6 +182,7 @@ def test_those_who_are_there_take_the_steps_of_the_twin(name):
         assert_array_equal(last(plain, table, np.array([start] * n), 30), found.states[-1].centroids)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_any_absences(drawn):
     n, seed = drawn.draw(st.integers(1, 7)), drawn.draw(st.integers(0, 2**20))

@@ -26,6 +26,7 @@ def breathe(data, links, start, rounds=140, **more):
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param("ring", marks=SLOW), "star", pytest.param("grid", marks=SLOW)])
 def test_a_search_lowers_the_cost_and_ends_at_a_lloyd_point(name):
     better = 0
@@ -187,6 +188,7 @@ def test_a_search_runs_with_few_and_with_many_rows(k):
     assert state.converged.all() and np.isfinite(history).all()
 
 
+@pytest.mark.slow
 def test_a_run_with_a_search_is_planned_weighed_and_certified():
     parts = draw(8, 2, sizes=np.full(8, 20))
     found = []
