@@ -109,7 +109,7 @@ def _stand_in_a_folder(tmp_path, monkeypatch):
     Path("parts.edgelist").write_text("0 2\n2 4\n4 6\n6 0\n0 8\n1 3\n3 5\n5 7\n7 1\n3 9\n10 11\n", "utf-8")
 
 
-@pytest.mark.parametrize("most", [1, pytest.param(16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [1, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", thin(RUNS, 8))
 def test_a_run_goes_on_from_its_checkpoints(tmp_path, monkeypatch, name, most):
     with monkeypatch.context() as patched:
