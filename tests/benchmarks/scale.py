@@ -2,7 +2,7 @@
 
 ``python -m tests.benchmarks.scale`` measures runs on 1 and 2 ranks (`scale_meter`), fits constants, compares their
 prediction for 4 ranks with a run on 4 ranks, and applies them to 100 million devices on 64 ranks: claims scale-* of
-docs/results. ``--write`` writes docs/results/scale.csv, from which docs/write_pages.py writes the values of the page.
+docs/results. ``--write`` writes docs/results/scale.csv, whose values docs/results/speed.md shows (docs/write_pages.py).
 Needs Linux, ``mpirun``, 3 GB and 3 minutes.
 
 The constants of each phase are fitted by non-negative least squares of relative errors. The run on 4 ranks is not
