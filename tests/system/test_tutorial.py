@@ -65,7 +65,7 @@ def package(tmp_path_factory):
 
 def test_the_page_has_all_files_and_commands():
     assert set(FILES) == {"matched.py", "pull.py", "serverlloyd.py", "graphs.py", "partitions.py", "half.py",
-                          "pyproject.toml", "try_it.py", "test_my_methods.py"}  # fmt: skip
+                          "pyproject.toml", "test_my_methods.py"}  # fmt: skip
     assert len(COMMANDS) == 4
 
 
