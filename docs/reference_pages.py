@@ -26,6 +26,12 @@ from p2pkm.methods.registry import METHODS, find
 from p2pkm.metrics.registry import METRICS, Metric
 from p2pkm.network.link_model import PROFILES
 
+# Entries of parameters that many methods share: their pages link to this text in ref/methods.md.
+COMMON = {
+    "init": "Should give all devices the same centroids; `local` does not.",
+    "tol": "A device has converged if no coordinate of its centroids moved by more than tol * sqrt(total variance) in "
+    "a round.",
+}
 SECTIONS = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 METHOD_PAGE = """# {name}
 
@@ -107,14 +113,20 @@ def to_markdown(docstring: str) -> str:
 
 def _convert_entries(body: str) -> str:
     """Convert entries such as parameters: a name and its type, then indented text."""
-    entries = []
+    entries, common = [], []
     for head, text in re.findall(r"^(\S.*)\n((?:[ ].*\n?|\n)*)", body + "\n", re.MULTILINE):
         name, _, kind = head.partition(" : ")
         shown = _convert_text(inspect.cleandoc("\n" + text)).strip("\n")
         if (name, shown) == ("k", "Number of clusters."):
             continue
+        if COMMON.get(name) == " ".join(shown.split()):
+            default = kind.rpartition("default=")[2].strip('"')
+            common.append(f"`{name}` ({default})")
+            continue
         head = f"`{name}` ({kind})" if kind else f"`{name}`"
         entries.append(f"* {head}: {textwrap.indent(shown, '  ').lstrip()}")
+    if common:
+        entries.append(f"* {', '.join(common)}: [as in other methods](../methods.md#common-parameters).")
     return "\n".join(entries)
 
 

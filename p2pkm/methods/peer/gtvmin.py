@@ -127,7 +127,7 @@ class GTVMin(MethodBase):
 
     Each device minimizes its local k-means cost plus a penalty on the difference between its centroids and those of its
     neighbors. Strong coupling yields nearly equal centroids on all devices, weak coupling individual ones. Centroids of
-    neighbors are matched by distance, so devices may start from different centroids. A server is not required.
+    neighbors are matched by distance, so devices may start from different centroids.
 
     Parameters
     ----------
@@ -138,23 +138,9 @@ class GTVMin(MethodBase):
         by r. Cannot be combined with `coupling`.
     coupling : float, "auto", "strong", "bayes" or "links", optional
         Dimensionless link strength c: ``alpha_ij = c (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices.
-
-        * "strong": from graph and number of points, without messages: the smallest value of 10, 30, 100, 300, ... for
-          which the predicted excess from sampling noise is at most 0.001; at least 30 from 10 devices or a diameter of
-          8. See `p2pkm.methods.building_blocks.coupling_choice`.
-        * "bayes": where devices differ, from the differences between neighbors beyond noise, by sums along a spanning
-          tree. Estimated three times, with up to 8 rounds in between. See `p2pkm.methods.init.coupling_estimate`.
-        * "links": the same with a weight for each link, which is small where its ends differ more than others. They are
-          `Result.link_weights`.
-        * "auto": chosen by leave-one-out likelihood among "strong", "bayes" and "links", each with and without
-          `shares`, after short runs of the candidates. See `p2pkm.methods.init.coupling_trials`.
-
-        Default: "auto". Where it cannot be combined with the run, a note says why. The coupling is then "strong" with
-        `min_cluster_size`, `quantize`, `swaps`, several `local_steps` or without rounds, otherwise 10 (30 from 10
-        devices or a diameter of 8). See docs/explain/gtvmin.md.
-
-        On a disconnected graph "bayes", "links" and "auto" estimate and choose in each component separately, with its
-        m and n; a component of one device is "strong". Numbers and "strong" are one value for the whole graph.
+        "strong": from graph and number of points, without messages. "bayes": estimated where devices differ. "links":
+        the same with a weight for each link, `Result.link_weights`. "auto": chosen among these, each with and without
+        `shares`. Default: "auto", where it can be combined with the run. See docs/explain/gtvmin.md.
     schedule : {"colored", "jacobi", "async"}, default="colored"
         Order of updates. "colored": one color class of the graph per turn. "jacobi": all devices at once. "async": a
         random set of devices without links between them, one turn per round; with a link model, event-driven.
@@ -175,9 +161,8 @@ class GTVMin(MethodBase):
         Whether to divide each local loss by the weight of the local points. Then `alpha` is dimensionless, and a
         coupling uses 1 instead of m / n.
     safeguard : bool, default=False
-        For "jacobi" with several passes: run them without relaxation, and keep their result only if it does not
-        increase the majorizer of the first pass; otherwise keep the first pass. Then move by the fraction `relaxation`
-        of the way (the damping gamma of [2]_; default 1/2).
+        For "jacobi" with several passes: run them without relaxation, keep the first pass if they increase its
+        majorizer, and move by the fraction `relaxation` of the way (the damping gamma of [2]_; default 1/2).
     update : {"exact", "as-printed"}, default="exact"
         "as-printed": Algorithm 1 of [1]_ without corrections.
     init : Init or str, default="global"
@@ -187,9 +172,8 @@ class GTVMin(MethodBase):
         Number of groups of devices with separate clusterings; links between groups are removed. "auto": chosen at the
         root of a spanning tree. See `p2pkm.methods.init.tree_groups`.
     tol : float, default=1e-3
-        Convergence tolerance. A device has converged if no coordinate of its centroids moved by more than
-        tol * sqrt(total variance) in its turn. At strong coupling moves are small long before the end: see
-        `distance_left` of the summary.
+        A device has converged if no coordinate of its centroids moved by more than tol * sqrt(total variance) in its
+        turn. At strong coupling moves are small long before the end: see `distance_left` of the summary.
     swaps : bool, default=False
         Whether active devices try, in every fourth round, to move their least useful centroid to a centroid of a
         neighbor or to one of 8 random local points. A device stops after 3 attempts without success.
@@ -200,9 +184,8 @@ class GTVMin(MethodBase):
         those that are used.
     shares : bool, default=False
         Whether to assign a point x of device i to the cluster with the least ``|x - w_ic|^2 - 2 s2 log p_ic`` for its
-        shares p_ic and the noise s2, in the update as in labels and `Result.predict`. Stages before the method estimate
-        s2. Requires the coupling "strong", "bayes", "links" or a number; "auto" chooses whether shares are used. See
-        `p2pkm.methods.building_blocks.shares`.
+        shares p_ic and the estimated noise s2, in the update as in labels and `Result.predict`. With coupling "auto",
+        it is chosen. See `p2pkm.methods.building_blocks.shares`.
 
     Raises
     ------
