@@ -29,10 +29,9 @@ class DeepFeCA(DeepMethod):
     k : int
         Number of clusters, and of prototypes.
     server : str or server method, default="feca"
-        Method that clusters the features: feca, mavg, ffcm1, ffcm2, kfed, fkmeanscb, mufc, fkm, central or none. One
-        round of it per clustering; fkm continues from the last C, all others restart. With "central" all features are
-        sent to the server (an upper bound), with "none" every client clusters alone (a lower bound). In scripts also a
-        server method with parameters, such as ``KFED(10, local_k=20)``.
+        Method that clusters the features: feca, mavg, ffcm1, ffcm2, kfed, fkmeanscb, mufc, fkm, central (all features
+        are sent: an upper bound) or none (every client clusters alone: a lower bound). One round of it per clustering;
+        fkm continues from the last C, all others restart. In scripts also an object, ``KFED(10, local_k=20)``.
     network : str or pair of functions, default="conv"
         In scripts also ``(init(key, shape), apply(params, images))``, see `p2pkm.deep.networks`.
 
@@ -88,16 +87,15 @@ class DeepFeCA(DeepMethod):
         server:    theta <- sum_m |D_m| theta_m / sum_m |D_m|
 
     One more report and aggregation ends the run, so that labels and C belong to the last theta. The loss is the mean
-    over two random views v and all images of CE(softmax(f(v(x_n)) W^T / tau), y_n). The rows of W are those of C at
-    unit length, without absent ones. The learning rate falls to 0 along a cosine. Momentum is 0 at the start of every
-    round. A client without a centroid does not train.
+    over two random views v and all images of CE(softmax(f(v(x_n)) W^T / tau), y_n), with the rows of C at unit length
+    in W. The learning rate falls to 0 along a cosine, and momentum starts at 0 in every round. A client without a
+    centroid does not train.
 
     **Messages.** Up: the report of the server method, and once per round `|D_m|` and theta_m, P + 1 numbers as a table
     of `features` columns, padded with zeros. Down: C, and theta likewise. Parameters are float32, but count 8 bytes
     each. With n clients, T rounds have 4 n T + 2 n messages. With ``server="none"`` reports and C are empty tables.
 
-    **Convergence.** Not guaranteed. With ``epochs=0`` theta does not change, and C is that of the server method on the
-    first features. Results are bit-identical for any number of ranks on one machine with the same versions.
+    **Convergence.** Not guaranteed. Results are bit-identical for any number of ranks on one machine.
 
     **Privacy.** No guarantee. The server receives the report of the server method, and the parameters of every client
     after its training; from their change images can be reconstructed (gradient inversion). All clients receive theta

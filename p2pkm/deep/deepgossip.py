@@ -53,9 +53,8 @@ class DeepGossip(DeepMethod):
                    theta <- s / v, which is sent down to all devices:  theta_i <- theta
         clusters:  reports of a one-shot method on the new z_n are sent up the tree, its aggregate C down
 
-    All devices know the breadth-first tree from near the middle of each component. Devices forward reports unchanged. A
-    first clustering precedes round 1, so that labels and C at the end belong to the last theta. All devices of a
-    component have the parameters that `deepfeca` yields on a star, and the same C.
+    Reports are forwarded unchanged. A first clustering precedes round 1, so that labels and C at the end belong to the
+    last theta. All devices of a component have the parameters that `deepfeca` yields on a star, and the same C.
 
     With `gossips`, all links are used for the average; N_i are the neighbors of i::
 
@@ -72,14 +71,12 @@ class DeepGossip(DeepMethod):
 
     **Link weights.** With `gossips` they define the mixing matrix, as in `ConsensusLloyd`. The tree ignores them.
 
-    **Convergence.** Not guaranteed. A gossip preserves the sums of s and v over the devices, so theta_i tends to the
-    mean along the tree as `gossips` grows. Results are bit-identical for any number of ranks, as with `deepfeca`.
+    **Convergence.** Not guaranteed. As `gossips` grows, theta_i tends to the mean along the tree.
 
-    **Privacy.** No guarantee. All devices of a component receive theta after every averaging. A parent receives the sum
-    of the trained parameters below each child, those of a single device if the child is a leaf: from their change
-    images can be reconstructed (gradient inversion). With `gossips` every neighbor receives the parameters of a device
-    right after its training, weighted by its number of images. Devices between a device and the root receive its
-    report, like the root.
+    **Privacy.** No guarantee. All devices of a component receive theta. A parent receives the sum of the trained
+    parameters below each child, with `gossips` every neighbor those of a device, weighted by its number of images: from
+    the change of a single device's parameters images can be reconstructed (gradient inversion). Devices between a
+    device and the root receive its report.
 
     **Differences from the paper.** The combination of DeepFeCA [2]_ with decentralized averages is ours.
 

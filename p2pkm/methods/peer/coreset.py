@@ -37,7 +37,7 @@ class Coreset(MethodBase):
 
     Each device clusters its local points and draws points with probabilities proportional to their squared distances
     from its centroids. Devices share the drawn points and their centroids with weights, and cluster them with the
-    shared seed, so all have the same centroids. Each component of the graph has its own coreset.
+    shared seed. Each component of the graph has its own coreset.
 
     Parameters
     ----------
@@ -74,10 +74,9 @@ class Coreset(MethodBase):
     P_b are the points nearest to b in B_i; a point drawn twice counts twice. The rows (q, w_q) and (b, w_b) of all
     devices form the coreset. Weighted k-means of it gives the centroids; negative weights count as 0.
 
-    **Messages.** "flood": c_i, then the rows of d + 1 columns, each once over every link and direction. The id of the
-    origin is not counted; a device without points sends an empty table. "tree": one number per link up (sums of c_i)
-    and down (C), then one table of rows per link up and the k centroids down. All in one round, with as many turns as
-    the diameter requires.
+    **Messages.** In one round. "flood": c_i, then the rows of d + 1 columns, each once over every link and direction;
+    a device without points sends an empty table. "tree": one number per link up (sums of c_i) and down (C), then one
+    table of rows per link up and the k centroids down.
 
     **Convergence.** One-shot. In expectation t points are drawn, and the weighted cost of any centroids equals their
     cost on the pooled points.

@@ -72,9 +72,8 @@ class PushSumLloyd(CountedLloyd):
     counts, from which they can compute them.
 
     **Faults.** With `counters` a device sends the running total of all its shares [2]_, and each receiver adds the
-    increase since the last total that it received, so no sums are lost. Shares may arrive in the next round, so each
-    round continues the last averages: z changes by the change of the local sums. A device with too little weight, for
-    example because its neighbors are unavailable, keeps its centroids for that round.
+    increase since the last total that it received, so no sums are lost. Each round continues the last averages: z
+    changes by the change of the local sums. A device with too little weight keeps its centroids for that round.
 
     References
     ----------

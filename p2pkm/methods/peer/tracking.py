@@ -70,7 +70,7 @@ class TrackingLloyd(CountedLloyd):
 
     **Faults.** With `counters` device i sends the running total of all its z [3]_ and subtracts its offers from its own
     z. Neighbor j adds P_ij times the increase of the total, so lost messages lose no sums. A device with too little
-    weight, for example because its neighbors are unavailable, keeps its centroids for that round.
+    weight keeps its centroids for that round.
 
     References
     ----------

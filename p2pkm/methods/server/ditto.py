@@ -13,8 +13,8 @@ from p2pkm.methods.server.fedlloyd import FedLloyd
 class Ditto(FedLloyd):
     r"""Centroids of each client, pulled to those of a common clustering at a server.
 
-    After `FedLloyd`, clients take Lloyd steps on their local points with a pull to the common centroids. It is the
-    baseline with a server for methods that give each device its own clustering.
+    After `FedLloyd`, clients take Lloyd steps on their local points with a pull to the common centroids: the baseline
+    with a server for methods that give each device its own clustering.
 
     Parameters
     ----------
@@ -65,10 +65,9 @@ class Ditto(FedLloyd):
 
     **Faults.** As in `FedLloyd`: rejected.
 
-    **Differences from the paper.** Its solver takes gradient steps on v_i and w in turns; here w, which does not depend
-    on v_i, is computed first. The loss is a sum over points instead of a mean, so that a client with more points is
-    pulled less: pull is m_i lambda / 2 with m_i points and the lambda of the paper. The defense against poisoned
-    messages is not implemented.
+    **Differences from the paper.** Its solver takes gradient steps on v_i and w in turns; here w is computed first. The
+    loss is a sum over points instead of a mean: pull is m_i lambda / 2 with m_i points and the lambda of the paper. The
+    defense against poisoned messages is not implemented.
 
     References
     ----------

@@ -67,11 +67,10 @@ class DWFKM(ServerMethodBase):
     **Privacy.** No guarantee. The server receives centroids and counts of single clients. A cluster of one point is
     that point.
 
-    **Faults.** A client whose first report was lost sends it again. Once the server has centroids, it leaves out such
-    reports, whose rows do not have the numbers of its own.
+    **Faults.** A client whose first report was lost sends it again; once the server has centroids, it ignores it.
 
-    **Differences from the paper.** All clients take part in every round, so learning rate and momentum, which the
-    authors use with a sample of clients, are left out. `tol` is relative.
+    **Differences from the paper.** All clients take part in every round, without learning rate and momentum. `tol` is
+    relative.
 
     References
     ----------

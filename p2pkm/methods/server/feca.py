@@ -74,8 +74,7 @@ class FeCA(ServerMethodBase):
     **Messages.** Up: one row (centroid, radius) per remaining centroid, once. Down: at most k centroids.
 
     **Convergence.** One-shot. Under the Stochastic Ball Model, separated as in theorem 4.1 of [1]_, "theoretical" ends
-    within 4 / (5 eta) of the least distance of two true centers, if every client keeps the two closest centroids, as
-    (41) assumes: otherwise a radius may be too large and join two clusters.
+    within 4 / (5 eta) of the least distance of two true centers, if every client keeps the two closest centroids (41).
 
     **Privacy.** No guarantee. The server receives refined centroids and the extent of their clusters, but no counts. A
     cluster of a single point is that point, with radius 0.

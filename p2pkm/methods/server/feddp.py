@@ -153,9 +153,8 @@ class FedDPKMeans(MethodBase):
     ``D / mu_i``, with D = R^2 for 1., 1 for 2., and ``sqrt(R^2 + a^2)`` for rows ``(sum of x, a n)`` with
     ``a = R / (sqrt(2) d^(1/4))``. A row whose count may be noise keeps its centroid.
 
-    **Messages.** Up: d (d + 1) / 2 second moments and, in the same message, the points for the server; then counts, and
-    k rows per step. Down: basis and candidates, centers, centroids. 8 bytes per number. Points at the server are sent
-    and counted, although a real server has them before.
+    **Messages.** Up: d (d + 1) / 2 second moments with the points for the server (which a real server has before);
+    then counts, and k rows per step. Down: basis and candidates, centers, centroids. 8 bytes per number.
 
     **Convergence.** Ends after all sums. The cost may increase.
 

@@ -67,9 +67,8 @@ class FFCM(ServerMethodBase):
                                                                `server_n_init` seedings)
 
     Points are scaled by the smallest and the largest entry over all clients. The first centroids are uniform in [0,
-    1]^d. A centroid without membership does not move, so a client with fewer points than centroids sends duplicates of
-    support 0, which version 2 counts like all others. A row without any support keeps its position in version 1.
-    Version 2 continues with fewer centroids if fewer are distinct.
+    1]^d. A centroid without membership does not move: a client with fewer points than centroids sends duplicates of
+    support 0, which version 2 counts like all others. Version 2 continues with fewer centroids if fewer are distinct.
 
     **Messages.** Up: one row (centroid, support) per centroid. Down: the centroids. Before: smallest and largest values
     of each client.

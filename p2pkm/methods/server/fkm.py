@@ -88,9 +88,8 @@ class FKM(ServerMethodBase):
     and it may return to earlier centroids.
 
     **Privacy.** No guarantee. The server receives centroids and counts of single clients. The k-means++ seeds of the
-    first message are points of the client. `min_count` counts the points nearest to a row when it is sent, which may be
-    the mean of other points, even of a single one. ``simulate(min_cluster_size=)`` counts the points that a row is the
-    mean of.
+    first message are points of the client. `min_count` counts the points nearest to a row, which may be the mean of
+    others, ``simulate(min_cluster_size=)`` those that it is the mean of.
 
     References
     ----------

@@ -59,10 +59,9 @@ class FKMeansCB(ServerMethodBase):
 
     **Convergence.** One-shot. No guarantee for the cost.
 
-    **Privacy.** No guarantee: anyone with the seed of the run can subtract the noise. With unpredictable noise, and
-    points that differ by at most D in the sum of absolute coordinate differences, points with noise are (epsilon
-    D)-locally differentially private; with epsilon 20 and coordinates in the tens this bound is useless. With `epsilon`
-    None a centroid of one point is that point.
+    **Privacy.** No guarantee: anyone with the seed of the run can subtract the noise. Unpredictable noise would be
+    (epsilon D)-locally differentially private for points that differ by at most D in the sum of absolute coordinate
+    differences, a useless bound with epsilon 20. With `epsilon` None a centroid of one point is that point.
 
     **Differences from the paper.** The printed density lacks the absolute value. A client with fewer than k1 distinct
     points sends as many rows as it has distinct points. [1]_ states no number of initializations.

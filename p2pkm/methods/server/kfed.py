@@ -73,8 +73,8 @@ class KFED(ServerMethodBase):
 
     **Messages.** Up: k' centroids, once. Down: k centroids.
 
-    **Convergence.** One-shot. [1]_ proves that the true clusters are found if they are well separated and no client has
-    more than sqrt(k) of them. Otherwise the cost is far above that of central k-means.
+    **Convergence.** One-shot. Well separated clusters are found if no client has more than sqrt(k) of them [1]_.
+    Otherwise the cost is far above that of central k-means.
 
     **Privacy.** No guarantee. The server receives centroids of single clients. A cluster of one point is that point. A
     client with at most k' points sends all of them unchanged.

@@ -70,8 +70,7 @@ class MUFC(ServerMethodBase):
                    draw a uniform point of its bin for every point counted;  kmeans(these, k)
 
     At most k' n bins are different, so 2 k' n power sums determine them; see
-    `p2pkm.methods.server.finite_field.multisets`. A seed in the middle between two bins belongs to the even one. Every
-    point counts 1, whatever its weight.
+    `p2pkm.methods.server.finite_field.multisets`. Every point counts 1, whatever its weight.
 
     **Messages.** Up: 2 k' n rows, one field element each, as limbs of 32 bits (exact), also from clients without
     points. Down: k centroids. Without `low` and `high`, each client first sends its smallest and largest value of each
@@ -79,14 +78,12 @@ class MUFC(ServerMethodBase):
 
     **Convergence.** One-shot. Bins and counts are recovered exactly. No guarantee for the cost.
 
-    **Privacy.** No guarantee. **Without `low` and `high` the server receives the bounds of every client unmasked**: its
-    smallest and largest value of each coordinate, which are values of its points. For a client with a single point the
-    bounds are that point. With `low` and `high` all messages are masked: ``z^(l) = r_l - r_(l+1)`` around a ring of the
-    clients, where only l - 1 and l know the uniform random stream r_l. So the rows of a client are uniformly
-    distributed, and the server learns the total, a histogram of seeds, which are points up to the width of a bin; if
-    both neighbors of a client in the ring disclose their streams, it learns the histogram of that client. A single
-    client is not protected. A trusted set-up provides m, `low`, `high` and the streams, which here come from the key of
-    the simulation.
+    **Privacy.** No guarantee. **Without `low` and `high` the server receives the bounds of every client unmasked**,
+    which are values of its points. With them all messages are masked: ``z^(l) = r_l - r_(l+1)`` around a ring of the
+    clients, where only l - 1 and l know the uniform random stream r_l. The server learns the total, a histogram of
+    seeds, which are points up to the width of a bin; if both neighbors of a client in the ring disclose their streams,
+    it learns the histogram of that client. A single client is not protected. A trusted set-up provides m, `low`,
+    `high` and the streams, which here come from the key of the simulation.
 
     **Faults.** Lost messages are rejected: masks cancel only if the messages of all clients arrive.
 
