@@ -154,7 +154,8 @@ def _find_class(name: str) -> Any:
 def list_api() -> str:
     """List the public names by the sections of ref/docstrings.md, with the first sentences of their docstrings.
 
-    Methods, and functions of graphs, data sources and partitions, are in the tables of their pages.
+    Methods, and functions of graphs, data sources and partitions, are in the tables of their pages. Interfaces of
+    plug-ins have no summaries.
     """
     named = (*topologies.FAMILIES, *topologies.TIME_VARYING, *SOURCES, *PARTITIONS)
     elsewhere = {name.replace("-", "_") for name in named} | {_find_class(name).__name__ for name in METHODS}
@@ -163,14 +164,25 @@ def list_api() -> str:
 
     def list_names(match: re.Match[str]) -> str:
         nonlocal module
+        title = re.findall(r"^## (.*)$", page[: page.index(match[0])], re.MULTILINE)[-1]
         module = (re.findall(r"currentmodule:: (\S+)", match[1]) or [module])[-1]
         names = [name for name in re.findall(r"^   ([\w.]+)$", match[1], re.MULTILINE) if name not in elsewhere]
+        if title == "Interfaces of plug-ins":
+            return _list_by_module(module, names)
         rows = [(f"`{module}.{name}`", _summarize(module, name)) for name in names]
         return make_table(("name", "summary"), rows) if rows else ""
 
     return re.sub(
         r"```\{eval-rst\}\n(.*?)```", list_names, page.partition("\n## ")[2].join(("## ", "")), flags=re.DOTALL
     )
+
+
+def _list_by_module(package: str, names: Iterable[str]) -> str:
+    """List names of the modules of a package: a line for each module, without summaries."""
+    modules: dict[str, list[str]] = {}
+    for module, _, name in (name.rpartition(".") for name in names):
+        modules.setdefault(f"{package}.{module}", []).append(f"`{name}`")
+    return "\n".join(f"* `{module}`: {', '.join(listed)}" for module, listed in modules.items()) + "\n"
 
 
 def _summarize(module: str, name: str) -> str:

@@ -319,8 +319,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("coupling_choice", "choice of the coupling", "source of the coupling: given, usual, or the name of a choice",
            needs=_GTVMIN, tables=_NONE),
     Metric("coupling_chosen", "chosen coupling",
-           "what was chosen or estimated: strong, bayes or links, with shares or without; strong where nothing can be "
-           "estimated; with the number of components if these differ", needs="`coupling=auto`, `bayes` or `links`",
+           "strong (also where nothing can be estimated), bayes or links, with shares or without; with the number of "
+           "components if these differ", needs="`coupling=auto`, `bayes` or `links`",
            tables=ShownIn.STUDY),
     Metric("alpha", "alpha", "link strength in the objective, in units of point weight", needs=_GTVMIN, tables=_NONE),
     Metric("schedule", "schedule", "order in which devices update", tables=_NONE),
@@ -336,8 +336,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("ratio_start", "initial cost ratio", "mean cost ratio before the first round of the method",
            needs=_CENTRAL, better="lower", form=".4f", tables=_MEANS | _CLOSING, row=rows.format_start, **_QUALITY),
     Metric("excess_predicted", "predicted excess",
-           "expected increase of the mean cost ratio by sampling noise at this coupling on this graph, with fixed "
-           "labels; where clusters overlap, labels change and the ratio is higher", needs=_GTVMIN, better="lower",
+           "expected increase of the mean cost ratio by sampling noise, with fixed labels; where clusters overlap, it "
+           "is higher", needs=_GTVMIN, better="lower",
            tables=_CLOSING | ShownIn.STUDY, row=rows.format_excess, **_QUALITY),
     Metric("ratio_best", "lowest cost ratio", "lowest mean cost ratio of all recorded rounds", needs=_CENTRAL,
            better="lower", tables=_MEANS | _CLOSING, row=rows.format_quality_loss, **_QUALITY),
