@@ -142,8 +142,8 @@ class GTVMin(MethodBase):
         the same with a weight for each link, `Result.link_weights`. "auto": chosen among these, each with and without
         `shares`. Default: "auto", where it can be combined with the run. See docs/explain/gtvmin.md.
     schedule : {"colored", "jacobi", "async"}, default="colored"
-        Order of updates. "colored": one color class of the graph per turn. "jacobi": all devices at once. "async": a
-        random set of devices without links between them, one turn per round; with a link model, event-driven.
+        Devices of a turn. "colored": one color class of the graph. "jacobi": all. "async": a random set without links
+        between them; with a link model, event-driven.
     relaxation : float or "auto", optional
         Relaxation factor theta; 0 < theta < 2, and theta <= 1 with "jacobi". 1 is the exact minimizer. "auto": the
         optimal factor for the slowest mode at coupling c, ``2 / (1 + sqrt(1 - rho^2))`` with ``rho = 2c / (1 + 2c)``;
@@ -166,8 +166,8 @@ class GTVMin(MethodBase):
     update : {"exact", "as-printed"}, default="exact"
         "as-printed": Algorithm 1 of [1]_ without corrections.
     init : Init or str, default="global"
-        Initialization. "global" sends summaries of all devices up a spanning tree and chooses among 5 candidates. It
-        floods the graph instead if messages are changed, late or lost, or if links change.
+        Initialization. "global" chooses among 5 candidates from summaries of all devices, sent along a spanning tree,
+        or flooded if messages are changed, late or lost, or if links change.
     groups : int, "auto" or False, default=False
         Number of groups of devices with separate clusterings; links between groups are removed. "auto": chosen at the
         root of a spanning tree. See `p2pkm.methods.init.tree_groups`.
@@ -180,7 +180,7 @@ class GTVMin(MethodBase):
     robust : {"none", "clip", "trim", "saturate"} or callable, default="none"
         Protection from Byzantine neighbors. "clip", "trim": see `p2pkm.methods.building_blocks.robust_neighbors`.
         "saturate": links lose strength beyond a threshold of disagreement, set after 8 clipped rounds at coupling 1.
-        A function takes the differences of the neighbors of one device to its centroids, float64[g, k, d], and returns
+        A function takes the differences of g neighbors to the centroids of a device, float64[g, k, d], and returns
         those that are used.
     shares : bool, default=False
         Whether to assign a point x of device i to the cluster with the least ``|x - w_ic|^2 - 2 s2 log p_ic`` for its
