@@ -24,7 +24,7 @@ class ConsensusLloyd(LloydByAverages):
         Number of clusters.
     gossips : int, optional
         Gossip turns T per Lloyd step. Default: chosen from the graph between 10 and 100, such that the sums of a single
-        device deviate by at most 10 % from their mean. T is 22 on a ring of 10 and 10 on a complete graph.
+        device deviate by at most 10 % from their mean.
     init : Init or str, default="global:candidates=1"
         Should give all devices the same centroids; `local` does not.
     tol : float, default=1e-5

@@ -54,8 +54,7 @@ class DGC(MethodBase):
     k : int
         Number of clusters.
     rho : float, optional
-        Weight of the disagreement; 1 to 100 in [1]_. Default: 60 / (n k) with n devices. On a ring this is as strong as
-        coupling 60 of GTVMin.
+        Weight of the disagreement; 1 to 100 in [1]_. Default: 60 / (n k) with n devices.
     steps : int, default=3
         Gradient steps B per assignment, each with an exchange.
     step : float, optional

@@ -26,7 +26,7 @@ class TrackingLloyd(CountedLloyd):
         Number of clusters.
     gossips : int, optional
         Gossip turns T per Lloyd step. Default: chosen from the graph between 3 and 100, such that the sums of a single
-        device deviate by at most 100 % from their mean. T is 6 on a ring of 10 and 3 on a complete graph.
+        device deviate by at most 100 % from their mean.
     init : Init or str, default="global:candidates=1"
         Should give all devices the same centroids; `local` does not.
     tol : float, default=1e-5
