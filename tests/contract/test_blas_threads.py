@@ -60,7 +60,7 @@ def test_everything_has_the_same_bits_on_one_and_on_two_threads(group):
 @pytest.mark.mpi
 @pytest.mark.timeout(1200)
 def test_three_ranks_have_the_bits_of_one_process_on_two_threads():
-    # A source is generated alike on all ranks, without a message; of initializations, test_pairs.py has the bits on ranks.
+    # A source is generated alike on all ranks, without a message; test_pairs.py plays initializations on ranks.
     found = start("methods", before=(*ranks(3)[-4:-1], sys.executable), OPENBLAS_NUM_THREADS="1", **FORCED)
     expected = threads(2, "methods")
     assert expected and [name for name in expected if found[name] != expected[name]] == []
