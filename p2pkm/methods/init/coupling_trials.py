@@ -244,8 +244,8 @@ class CandidateRun(OnGraph):
 
     @property
     def name(self) -> str:
-        """Name of the stage."""
-        return "interim"
+        """Name of the stage: the coupling, with shares where they are not even, or without shares in any case."""
+        return f"interim {self.coupling}" + (" without shares" if self.other else "")
 
     @property
     def schedule(self) -> str:

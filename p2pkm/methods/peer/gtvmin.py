@@ -627,8 +627,9 @@ class GTVMin(MethodBase):
 
         estimate = CouplingEstimate.of(self, at)
         stages = [Stage(estimate.name, estimate, 1)]
+        interim = Stage(f"interim {show(self.coupling)}", self, _INTERIM_ROUNDS)
         for _ in range(_ESTIMATES - 1):
-            stages += [Stage("interim", self, _INTERIM_ROUNDS), Stage(estimate.name, estimate, 1)]
+            stages += [interim, Stage(estimate.name, estimate, 1)]
         return stages
 
     def settle(self, found: Mapping[str, Any], topology: Topology) -> "GTVMin":

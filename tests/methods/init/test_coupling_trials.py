@@ -137,8 +137,8 @@ def test_estimates_likelihoods_and_the_choice_follow_from_the_equations(alpha, w
     devices, n = table.devices, len(table.devices)
     names = [name for name, _ in states]
     assert names == [
-        "coupling-estimate", "interim", "coupling-estimate", "interim", "coupling-estimate", "interim", "interim",
-        "interim", "coupling-choice",
+        "coupling-estimate", "interim bayes", "coupling-estimate", "interim bayes", "coupling-estimate",
+        "interim links", "interim bayes without shares", "interim links without shares", "coupling-choice",
     ]  # fmt: skip
     first, last = states[0][1].trials, states[-2][1].trials
     assert not last.is_strong.any() and last.is_even.all() == (alpha is None)
@@ -307,8 +307,9 @@ def test_links_are_chosen_where_few_devices_differ_and_their_weights_are_kept(tm
 
 def test_a_choice_that_is_clear_at_once_costs_one_estimate():
     found = p2pkm.simulate("gtvmin:coupling=auto", SMALL_WORLD, scatter(1, shift=0.0), clusters=3, record_every=1)
-    last = {(r["stage"], r["round"]) for r in found.rounds if r["stage"] in ("coupling-estimate", "interim")}
-    assert last == {("coupling-estimate", 0), ("coupling-estimate", 1), ("interim", 0)}
+    runs = ("interim bayes", "interim links", "interim bayes without shares", "interim links without shares")
+    last = {(r["stage"], r["round"]) for r in found.rounds if r["stage"] in ("coupling-estimate", *runs)}
+    assert last == {("coupling-estimate", 0), ("coupling-estimate", 1), *((name, 0) for name in runs)}
 
 
 REFUSED = [  # parameters of the method, options of the run, and a part of the error
