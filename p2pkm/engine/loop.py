@@ -242,7 +242,9 @@ def run_stage(
         record = {"stage": stage.name, "round": t, "turn_count": turn}
         closing = has_full_last_record and bool(stop)
         final = closing and (is_last or stop in STOPPED)
-        context.monitor.record(record, state, stage.algorithm, last=bool(stop), closing=closing, final=final)
+        # Nothing has happened in a stage that all devices leave out, and its state is not that of a round.
+        if not (stage.may_be_left_out and stop == "silent" and t == 0):
+            context.monitor.record(record, state, stage.algorithm, last=bool(stop), closing=closing, final=final)
         if stop:
             return StageResult(state, stop, t)
         t, any_sent, turn = t + 1, False, 0

@@ -52,7 +52,7 @@ from p2pkm.data.stream import PointStream
 from p2pkm.engine import flop_count as operations
 from p2pkm.engine.event_driven import Events
 from p2pkm.engine.replayed_faults import Arrivals, ReplayedFaults
-from p2pkm.methods.init.pipelines import Stage, find_method_stage
+from p2pkm.methods.init.pipelines import Stage, find_method_stage, number_stages
 from p2pkm.methods.schedules import Schedule, make
 from p2pkm.network.graph import Topology
 from p2pkm.network.ledger import ExchangeRecord
@@ -212,11 +212,8 @@ def compute_virtual_time(
     times = {name: model_clock.now for name, model_clock in further.items()}
     if timing.net is None:
         return {}, times
-    stage_number = -1
-    for record in trace:
-        # Every stage has a record of round 0.
-        stage_number += record["round"] == 0
-        record["virtual_seconds"] = ends[stage_number, record["round"]]
+    for record, number in zip(trace, number_stages(trace, timing.stages), strict=True):
+        record["virtual_seconds"] = ends[number, record["round"]]
     summary = {"virtual_seconds": clock.now, **({} if timing.events is None else timing.events.summary)}
     return summary, times
 

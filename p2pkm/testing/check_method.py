@@ -24,7 +24,7 @@ from p2pkm.experiments.plan.draft import RunPlan
 from p2pkm.experiments.plan.message_counts import StageTraffic, stage_traffic
 from p2pkm.kernels.streams import shared_key
 from p2pkm.methods.declaration import check_declaration
-from p2pkm.methods.init.pipelines import needs_hub, place_graph, stages
+from p2pkm.methods.init.pipelines import Stage, needs_hub, number_stages, place_graph, stages
 from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
@@ -346,12 +346,11 @@ def _check_light_cone(trial: _Trial) -> str:
 
 
 def _check_plan(trial: _Trial) -> str:
-    traffic, stage, before = _plan_traffic(trial), -1, (0, 0)
+    (traffic, sequence), before = _plan_traffic(trial), (0, 0)
     # Smallest ratio of declared to sent messages and bytes over the rounds of each stage, with both numbers.
     nearest: dict[tuple[str, str], tuple[float, int, int]] = {}
-    for record in trial.plain.records:
-        # Records hold cumulative counts. The initial exchange, round 0, is the first record of a stage.
-        stage += record["round"] == 0
+    for record, stage in zip(trial.plain.records, number_stages(trial.plain.records, sequence), strict=True):
+        # Records hold cumulative counts.
         total = record["messages"], record["bytes"]
         planned, sent = traffic[stage], (total[0] - before[0], total[1] - before[1])
         before = total
@@ -378,8 +377,8 @@ def _check_plan(trial: _Trial) -> str:
     return ""
 
 
-def _plan_traffic(trial: _Trial) -> list[StageTraffic]:
-    """Predict the messages of the run of a trial."""
+def _plan_traffic(trial: _Trial) -> tuple[list[StageTraffic], tuple[Stage, ...]]:
+    """Predict the messages of the run of a trial, and list its stages."""
     shards = place_points(trial.topology)
     config = trial.configure(deepcopy(trial.method), shards)
     method, sizes = config.configure(shards.m), shards.sizes
@@ -388,7 +387,7 @@ def _plan_traffic(trial: _Trial) -> list[StageTraffic]:
     options = RunOptions(seed=_SEED, quantize=Quantization.of("none"))
     size = Size(shards.m, FEATURES)
     plan = RunPlan(options, method, trial.topology, size, sizes, True, sequence, None, Spec("", {}), None)
-    return stage_traffic(plan)
+    return stage_traffic(plan), sequence
 
 
 def _check_weights(trial: _Trial) -> str:

@@ -395,8 +395,9 @@ class CouplingChoice(UpAndDown):
         trials = _measure_strong(_measure_run(start, self.before, devices), devices)
         n = len(devices)
         routes = limit_tree(local_tree(self.tree, devices), devices, trials.is_open)
+        # Until the choice is made, devices keep the centroids of the last candidate that was run.
         state = CouplingChoiceState(
-            trials.initial, np.zeros(n, np.bool_), np.zeros(len(devices.indices)), None, None, None, None,
+            start.centroids, np.zeros(n, np.bool_), np.zeros(len(devices.indices)), None, None, None, None,
             trials.likelihoods, np.zeros((n, 1)), routes, trials,
         )  # fmt: skip
         if not trials.is_open.any():
@@ -466,11 +467,14 @@ def list_stages(method: Any, at: InitContext) -> list[Stage]:
     estimates = [TrialEstimate(estimated, topology, tree, components, step) for step in range(_STEPS)]
     stages = [Stage(estimates[0].name, estimates[0], 1)]
     for estimate in estimates[1:]:
-        stages += [Stage(run.name, run, _ROUNDS), Stage(estimate.name, estimate, 1)]
+        stages += [
+            Stage(run.name, run, _ROUNDS, may_be_left_out=True),
+            Stage(estimate.name, estimate, 1, may_be_left_out=True),
+        ]
     before = None
     for coupling, other in (("links", False), ("bayes", True), ("links", True)):
         run = CandidateRun(method, topology, coupling, other, before)
-        stages.append(Stage(run.name, run, _WARM_ROUNDS))
+        stages.append(Stage(run.name, run, _WARM_ROUNDS, may_be_left_out=True))
         before = run
     return [*stages, Stage(CouplingChoice.name, CouplingChoice(method, topology, tree, components, run), 1)]
 

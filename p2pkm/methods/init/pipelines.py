@@ -1,6 +1,6 @@
 """Pipelines: the sequence of stages of a run, with the largest number of rounds of each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +35,9 @@ class Stage(NamedTuple):
         Whether faults of all stages affect this stage. Faults always affect the method.
     after : bool, default=False
         Whether the stage follows the method.
+    may_be_left_out : bool, default=False
+        Whether the devices may have found that they do not need the stage. If all of them are silent in its initial
+        exchange, nothing of it is recorded.
     """
 
     name: str
@@ -43,6 +46,19 @@ class Stage(NamedTuple):
     note: str = ""
     faults_apply: bool = False
     after: bool = False
+    may_be_left_out: bool = False
+
+
+def number_stages(records: Sequence[Mapping[str, Any]], stages: Sequence[Stage]) -> list[int]:
+    """Find the position of the stage of each record; a stage with records begins with one of round 0."""
+    numbers, at = list[int](), -1
+    for record in records:
+        if record["round"] == 0:
+            at += 1
+            while stages[at].may_be_left_out and stages[at].name != record["stage"]:
+                at += 1
+        numbers.append(at)
+    return numbers
 
 
 def find_method_stage(stages: Sequence[Stage]) -> Stage:

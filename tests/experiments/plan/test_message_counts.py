@@ -17,7 +17,7 @@ from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.experiments.plan.split import count_cut_links
 from p2pkm.experiments.plan.volume import count_flood_steps
-from p2pkm.methods.init.pipelines import needs_hub
+from p2pkm.methods.init.pipelines import needs_hub, number_stages
 from p2pkm.methods.registry import find
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
@@ -46,14 +46,14 @@ def compare(**options):
     real = prepare(plan.experiment, None)
     trace = []
     play(Rank(real, connect(), real.points), Observers(on_record=trace.append))
-    planned, before, at, rows = stage_traffic(plan), (0, 0), -1, []
-    for record in trace:
-        at += record["round"] == 0
+    planned, before, rows = stage_traffic(plan), (0, 0), []
+    numbers = number_stages(trace, plan.stages)
+    for record, at in zip(trace, numbers, strict=True):
         now = record["messages"], record["bytes"]
         rows.append((planned[at], planned[at].volume(record["round"]), (now[0] - before[0], now[1] - before[1])))
         before = now
         assert planned[at].name == record["stage"]
-    assert at == len(planned) - 1
+    assert numbers[-1] == len(planned) - 1
     return rows
 
 

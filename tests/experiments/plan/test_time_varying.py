@@ -14,6 +14,7 @@ from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.memory_check import plan_memory_inputs
 from p2pkm.experiments.plan.memory_model import estimate_memory
 from p2pkm.experiments.plan.message_counts import stage_traffic
+from p2pkm.methods.init.pipelines import number_stages
 from p2pkm.network.world import connect
 from tests.support.prepare import prepare
 from tests.support.run_cli import here
@@ -43,9 +44,8 @@ def both(**options):
 
 def check_traffic(plan, records):
     """Hold every round against the plan; return whether all of it was planned for sure."""
-    planned, before, at, sure = stage_traffic(plan), np.zeros(2, int), -1, True
-    for record in records:
-        at += record["round"] == 0
+    planned, before, sure = stage_traffic(plan), np.zeros(2, int), True
+    for record, at in zip(records, number_stages(records, plan.stages), strict=True):
         volume, now = planned[at].volume(record["round"]), np.array((record["messages"], record["bytes"]))
         for told, exact, sent in zip(volume[:2], volume[2:4], now - before, strict=True):
             assert sent == told if exact else sent <= told

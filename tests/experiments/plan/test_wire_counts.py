@@ -9,6 +9,7 @@ from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.message_counts import stage_traffic
 from p2pkm.experiments.plan.run import describe_plan
+from p2pkm.methods.init.pipelines import number_stages
 from p2pkm.network.world import connect
 from tests.support.prepare import prepare
 from tests.support.sampling import thin
@@ -48,11 +49,10 @@ def spend(**options):
     experiment = RunOptions(baselines=False, out="none", **(given | options))
     plan = build_plan(experiment, None)
     real = prepare(plan.experiment, None)
-    trace, found, last, at = [], [], (0, 0), -1
+    trace, found, last = [], [], (0, 0)
     play(Rank(real, connect(), real.points), Observers(on_record=trace.append))
     planned = stage_traffic(plan)
-    for record in trace:
-        at += record["round"] == 0
+    for record, at in zip(trace, number_stages(trace, plan.stages), strict=True):
         now = record["wire_bytes"], record["bytes"]
         if record["round"] < 2:
             found.append((planned[at].volume(record["round"]), now[0] - last[0], now[1] - last[1]))
