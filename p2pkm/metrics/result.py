@@ -312,6 +312,9 @@ class Result:
     link_weights : float64[e] or None
         `gtvmin` with ``coupling="links"``: weight of each edge of the topology in the objective, equal in both
         directions, 1 for a usual difference between its ends. None for other runs.
+    couplings : float64[n] or None
+        `gtvmin` with a coupling that was estimated or chosen from the points: coupling of each device, equal within a
+        connected component. None for other runs, in which ``summary["coupling"]``, if any, is that of all devices.
     label_penalties : float64[n, k] or None
         `gtvmin` with ``shares=True``: penalty of each cluster of a device, which labels and `predict` add to the
         squared distance of a point to its centroid. None for other runs.
@@ -359,6 +362,7 @@ class Result:
     times: dict[str, float] = field(default_factory=dict)
     personal: "PersonalScores | None" = None
     link_weights: Floats | None = None
+    couplings: Floats | None = None
     label_penalties: Floats | None = None
     new_links: NewLinks | None = None
 

@@ -175,6 +175,8 @@ def build_result(
     gtv, monitor.gtv = gathering.gather(monitor.gtv, network.placement.edge_counts), np.zeros(0)
     weights = optional(state, "edge_estimated") if choice is None or "links" in choice else None
     link_weights = None if weights is None else gathering.gather(weights, network.placement.edge_counts)
+    couplings = optional(state, "coupling")
+    couplings = None if couplings is None else gathering.gather(couplings)
     label_penalties = None if penalties is None else gathering.gather(penalties)
     new_links = _describe_new_links(gathering, finished, shares, is_chosen=choice is not None)
     derived = _collect_derived(devices, gathering, state)
@@ -223,7 +225,7 @@ def build_result(
         HashChain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
         frames=Frames(**frames) if frames else None, ratios=shared["ratios"], byzantine=monitor.excluded,
         exposure=exposure, central=evaluator.baseline, derived=derived, personal=personal,
-        link_weights=link_weights, label_penalties=label_penalties, new_links=new_links,
+        link_weights=link_weights, couplings=couplings, label_penalties=label_penalties, new_links=new_links,
     )  # fmt: skip
     # Computed from the result, so identical on all ranks.
     figures, values = measure(result)

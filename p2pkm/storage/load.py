@@ -145,9 +145,11 @@ def _assemble(
     notes = [str(note) for note in extra["notes"]]
     if not disclosed and summary.get("raw_points_disclosed") and UNRECORDED not in notes:
         notes.append("disclosed.npz is missing: the run only counted the disclosed points; repeat it from config.toml")
-    groups, ratios, byzantine, link_weights, label_penalties = (
-        census.pop(name, None) for name in ("groups", "ratios", "byzantine", "link_weights", "label_penalties")
+    groups, ratios, byzantine, *coupled = (
+        census.pop(name, None)
+        for name in ("groups", "ratios", "byzantine", "link_weights", "couplings", "label_penalties")
     )
+    link_weights, couplings, label_penalties = coupled
     fields = {name: census.pop(f"new_links_{name}") for name in NewLinks._fields if f"new_links_{name}" in census}
     new_links = None
     if fields:
@@ -164,8 +166,8 @@ def _assemble(
         centroids.get("central"), devices,
         tuple(centroids["features"].tolist()) if "features" in centroids else None,
         turn_labels(learned), Disclosed(**disclosed, names=name_devices(topology)) if disclosed else None,
-        copied=unpack_columns(copied), link_weights=link_weights, label_penalties=label_penalties,
-        new_links=new_links,
+        copied=unpack_columns(copied), link_weights=link_weights, couplings=couplings,
+        label_penalties=label_penalties, new_links=new_links,
     )  # fmt: skip
 
 

@@ -281,6 +281,7 @@ def test_a_choice_equals_the_run_with_this_coupling(name):
     alone = p2pkm.simulate(method, graph, shards, quantize="none")
     assert alone.centroids.tobytes() == found.centroids.tobytes()
     # Of strong alone, the coupling follows from the graph, without messages.
+    assert (alone.couplings is None) == (name == "strong") and (found.couplings == found.summary["coupling"]).all()
     assert alone.summary["coupling_chosen"] == (None if name == "strong" else name.split()[0])
     assert alone.summary["coupling"] == found.summary["coupling"]
     # A device that joins has the rule of the chosen coupling: links of bayes are alike whatever the degrees.
@@ -377,6 +378,7 @@ def test_a_run_in_parts_is_the_run_of_each_part(first):
     whole, alone = run_parts(parts, all_rounds=True), run_parts(parts[:1], all_rounds=True)
     n, e = len(alone.centroids), len(alone.topology.indices)
     assert whole.centroids[:n].tobytes() == alone.centroids.tobytes()
+    assert_array_equal(whole.couplings[:n], alone.couplings)
     assert_array_equal(whole.label_penalties[:n], 0.0 if alone.label_penalties is None else alone.label_penalties)
     assert_array_equal(whole.new_links.strength[:n], alone.new_links.strength if e else whole.new_links.strength[:n])
     for name in ("messages", "bytes", "edge_rows"):
@@ -397,9 +399,15 @@ def test_one_line_says_which_choice_is_in_how_many_components(tmp_path):
     ]
     # The couplings differ, so their mean over devices is told, and no relaxation.
     assert 0.0 < result.summary["coupling"] < 30.0 and result.summary["relaxation"] is None
+    # Those of the devices are equal within a component.
+    firsts = result.couplings[[0, 10, 20, 27, 28]]
+    assert_array_equal(result.couplings, np.repeat(firsts, [len(make()[0]) for make in PARTS.values()]))
+    assert firsts[[1, 3, 4]].tolist() == [30.0, 10.0, 10.0] and (firsts[[0, 2]] < 1.0).all()
+    assert result.summary["coupling"] == pytest.approx(result.couplings.mean(), rel=1e-12)
     assert result.link_weights is None and (result.label_penalties[:10] > 0.0).all()
     result.save(tmp_path / "run")
     loaded = p2pkm.load(tmp_path / "run")
+    assert_array_equal(loaded.couplings, result.couplings)
     for name, part in result.new_links._asdict().items():
         assert_array_equal(loaded.new_links._asdict()[name], part)
     points = draw(3)[0][0]
