@@ -18,7 +18,7 @@ from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.core.batch import Floats
 from p2pkm.core.digest import digest
 from p2pkm.core.errors import DataError, ExperimentError, P2PKMError, name_arguments
-from p2pkm.core.keywords import suggest_keywords
+from p2pkm.core.keywords import show_call, suggest_keywords
 from p2pkm.core.termination import STOPPED
 from p2pkm.core.validation import as_path, check_integer, check_near, check_scalar
 from p2pkm.core.version import __version__
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 
 @suggest_keywords
+@show_call("p2pkm.simulate(p2pkm.GTVMin(3), 'ring', X, devices=16), with points X of shape (m, d)")
 def simulate(
     algorithm: Any, graph: "str | nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Any, *,
     devices: Any = None, partition: Any = None, clusters: int | None = None,

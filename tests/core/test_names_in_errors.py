@@ -11,10 +11,11 @@ import tomli_w
 import p2pkm
 from p2pkm.cli.main import main
 from p2pkm.core.errors import ExperimentError, command_line, name_arguments
-from p2pkm.core.keywords import UnknownKeywordError
+from p2pkm.core.keywords import UnknownKeywordError, WrongCallError
 from p2pkm.engine.run_options import OPTIONS
 from p2pkm.methods.registry import METHODS, find
 from tests.support.bad_input_rows import CONTENT, FILES, USAGE
+from tests.support.run_cli import ranks, there
 
 NAMES = {flag: name for name, option in OPTIONS.items() for flag in option.flags if flag.startswith("-")}
 NAMES |= {f"--{name.replace('_', '-')}": name for name in OPTIONS if f"--{name.replace('_', '-')}" not in NAMES}
@@ -105,6 +106,68 @@ def test_single_doors():
     with pytest.raises(p2pkm.P2PKMError) as raised:
         p2pkm.compare("gtvmin", reference="fkm", seeds=[0])
     assert str(raised.value).startswith("reference is fkm")
+
+
+X = np.random.default_rng(0).normal(size=(80, 2))
+WRONG = {  # calls, and why they cannot be made
+    "nothing": (p2pkm.simulate, (), {}, "simulate lacks algorithm, graph, shards."),
+    "a method": (p2pkm.simulate, (p2pkm.GTVMin(3),), {}, "simulate lacks graph, shards."),
+    "no graph": (p2pkm.simulate, ("gtvmin",), {"shards": X}, "simulate lacks graph."),
+    "devices without a name": (p2pkm.simulate, ("gtvmin", "ring", X, 16), {}, "at most 3 (algorithm, graph, shards)"),
+    "graph twice": (p2pkm.simulate, ("gtvmin", "ring", X), {"graph": "star"}, "received graph twice"),
+    "a study of a method": (p2pkm.study, (p2pkm.GTVMin(3),), {}, "study received 1 argument without a name"),
+    "a study of a class": (p2pkm.study, (p2pkm.FKM,), {"seeds": [0]}, "study received 1 argument without a name"),
+    "a study of a text": (p2pkm.study, ("gtvmin", "ring"), {}, "study received 2 arguments without a name"),
+    "a comparison of nothing": (p2pkm.compare, (), {"seeds": [0]}, "compare lacks algorithms."),
+    "seeds without a name": (p2pkm.compare, ("gtvmin", "ring", [0]), {}, "at most 2 (algorithms, graphs)"),
+    "a suite without a name": (p2pkm.bench, ("gtvmin", "core"), {}, "at most 1 (algorithms)"),
+    "methods twice": (p2pkm.bench, ("gtvmin",), {"algorithms": "fkm"}, "received algorithms twice"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_call_is_answered_by_one_that_works(name):
+    function, arguments, options, reason = WRONG[name]
+    with pytest.raises(WrongCallError) as caught:
+        function(*arguments, **options)
+    assert isinstance(caught.value, ExperimentError) and reason in str(caught.value)
+    shown = re.search(r"A call that works: (p2pkm[.](\w+)[(].*[)])", str(caught.value))
+    assert shown[2] == function.__name__
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", [p2pkm.simulate, p2pkm.study, p2pkm.compare, p2pkm.bench])
+def test_the_calls_that_are_shown_work(function):
+    with pytest.raises(WrongCallError) as caught:
+        function(*range(9))
+    call = re.search(r"A call that works: (p2pkm.*?[)])(, with points|$)", str(caught.value))
+    found = eval(call[1], {"p2pkm": p2pkm, "X": X})
+    if function is p2pkm.bench:
+        assert found.rows and not found.failed
+    elif function is not p2pkm.simulate:
+        assert found.rows and not [row for row in found.rows if row["error"]]
+
+
+@pytest.mark.mpi
+def test_all_ranks_refuse_a_wrong_call():
+    program = """
+import p2pkm
+for call in (p2pkm.study, p2pkm.compare, p2pkm.bench, p2pkm.simulate):
+    try:
+        call(*range(9))
+    except p2pkm.core.errors.ExperimentError as error:
+        print("answered:", str(error).split(" received")[0])
+"""
+    done = there(*ranks(3), "-c", program)
+    assert done.code == 0, done.err
+    expected = ["answered: bench", "answered: compare", "answered: simulate", "answered: study"]
+    assert sorted(done.out.splitlines()) == sorted(3 * expected)
+
+
+def test_a_benchmark_refuses_what_is_no_method_and_no_file():
+    for options in ({"algorithms": 5}, {"algorithms": {"mine": 5}}, {"files": 5}):
+        with pytest.raises(ExperimentError, match="5; expected"):
+            p2pkm.bench(**options, tasks=["few-iid"], seeds=[0])
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -14,6 +14,7 @@ from p2pkm.analysis.paired_tests import MARGIN
 from p2pkm.analysis.study_table import SERVED, Study
 from p2pkm.core.cache import shared_cache
 from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.core.keywords import show_call
 from p2pkm.core.program_object import ProgramObject, describe, require_object
 from p2pkm.core.termination import INTERRUPTED
 from p2pkm.core.units import count, describe_folder
@@ -289,6 +290,7 @@ def _bench(options: BenchOptions, program: ProgramValues, out: str | None, progr
     )
 
 
+@show_call("p2pkm.bench('gtvmin,kfed', suite='core', tasks=['few-iid'], seeds='0-4')")
 def bench(
     algorithms: Any = None, *, suite: str = _CORE, tasks: Iterable[str] = (), seeds: str | Iterable[int] | None = None,
     files: Mapping[str, Any] | None = None, jobs: int = 1, out: str | os.PathLike[str] | None = None,
@@ -355,6 +357,8 @@ def bench(
     (6, [])
     """
     check_scalar(progress, "progress")
+    if not isinstance(files or {}, Mapping):
+        raise ExperimentError(f"files is {files!r}; expected a dict of paths, such as {{'mnist': 'mnist.npz'}}")
     program = ProgramValues("bench(...)")
     options = BenchOptions(
         suite,
@@ -379,13 +383,23 @@ def _take_algorithms(program: ProgramValues, algorithms: Any) -> list[Any]:
     if algorithms is None:
         return []
     if isinstance(algorithms, Mapping):
-        return [program.take("algorithm", value, name) for name, value in algorithms.items()]
+        return [_take_algorithm(program, value, name) for name, value in algorithms.items()]
     listed = algorithms if isinstance(algorithms, (list, tuple)) else [algorithms]
     return [
         text
         for value in listed
-        for text in (split_list(value) if isinstance(value, str) else [program.take("algorithm", value)])
+        for text in (split_list(value) if isinstance(value, str) else [_take_algorithm(program, value)])
     ]
+
+
+def _take_algorithm(program: ProgramValues, value: Any, name: Any = None) -> Any:
+    """Return name, spec or object of a method; refuse anything else."""
+    taken = program.take("algorithm", value, name)
+    if not isinstance(taken, str | ProgramObject):
+        raise ExperimentError(
+            f"bench(...): algorithms contains {value!r}; expected text or classes, such as 'gtvmin' or p2pkm.FKM"
+        )
+    return taken
 
 
 def update_references(options: BenchOptions, out: str | None, output: OutputOptions) -> int:

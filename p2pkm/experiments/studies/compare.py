@@ -12,6 +12,7 @@ from p2pkm.analysis.paired_tests import COMMON, MARGIN, PairedTest, Verdicts, ch
 from p2pkm.analysis.study_table import SERVED, Study, average, describe_quality_loss, name_run, name_sides
 from p2pkm.core.cache import shared_cache
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.keywords import show_call
 from p2pkm.core.text_table import align_columns
 from p2pkm.core.units import count
 from p2pkm.core.validation import as_list, check_scalar
@@ -31,6 +32,7 @@ from p2pkm.storage.study_rows import Row
 
 @on_every_rank
 @shared_cache()
+@show_call("p2pkm.compare(['gtvmin', 'fkm'], 'ring', seeds='0-4', devices=16)")
 def compare(
     algorithms: Any, graphs: Any = "ring", *, seeds: str | Iterable[int] = "0-4",
     reference: Any = None, jobs: int = 1, out: str | os.PathLike[str] | None = None, plot: bool = False,

@@ -595,7 +595,8 @@ def _follow_call(world: World) -> Study:
         return Study(end["rows"], end["path"] and Path(end["path"]), end["margin"])
     if end["kind"] == "KeyboardInterrupt":
         raise KeyboardInterrupt
-    raise vars(errors)[end["kind"]](end["error"])
+    # Kinds that only rank 0 distinguishes, such as that of a wrong call, are errors of the experiment.
+    raise vars(errors).get(end["kind"], errors.ExperimentError)(end["error"])
 
 
 def measure_graph(topology: Topology, key: Hashable) -> Row:

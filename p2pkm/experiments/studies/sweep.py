@@ -13,6 +13,7 @@ from p2pkm.analysis.paired_tests import MARGIN
 from p2pkm.analysis.study_table import Study, average, describe_quality_loss, name_configuration, put_options_first
 from p2pkm.core.cache import shared_cache
 from p2pkm.core.errors import ExperimentError
+from p2pkm.core.keywords import show_call
 from p2pkm.core.spec import read_count
 from p2pkm.core.text_table import align_columns
 from p2pkm.core.units import count
@@ -161,6 +162,7 @@ class Sweep(Design):
 
 @on_every_rank
 @shared_cache()
+@show_call("p2pkm.study(algorithm='gtvmin', grid={'graph': ['ring', 'complete']}, seeds='0-4', devices=16)")
 def study(
     *, grid: Mapping[str, Iterable[Any]] | None = None, runs: Iterable[Mapping[str, Any]] | None = None,
     seeds: str | Iterable[int] = "0-4", jobs: int = 1, out: str | os.PathLike[str] | None = None, plot: bool = False,
