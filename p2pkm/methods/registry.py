@@ -79,14 +79,16 @@ def suggest_methods(fits: Callable[[Any], bool]) -> str:
     ----------
     fits : callable
         The condition, from a method with its default parameters to bool. Methods that require parameters or images are
-        left out.
+        left out. If none fits, the text says so.
     """
     fitting = []
     for name in METHODS:
         method = find(name)(1)
         if not (method.traits.needs_parameters or method.traits.derives_features) and fits(method):
             fitting.append(name)
-    return f"--algorithm {', '.join(fitting[:-1])} or {fitting[-1]}"
+    if not fitting:
+        return "a method of your own, because none of p2pkm is suitable"
+    return f"--algorithm {' or '.join(filter(None, (', '.join(fitting[:-1]), fitting[-1])))}"
 
 
 def known(spec: str) -> dict[str, Callable[..., Any]]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from p2pkm.channel.transform import (
     Transform,
     check_declaration,
 )
+from p2pkm.core.batch import Integers
 from p2pkm.core.contract import check_transformed
 from p2pkm.core.errors import ContractError, ExperimentError
 from p2pkm.core.messages import DenseMessages, Inbox
@@ -30,6 +31,7 @@ from p2pkm.engine.conflicts import Combination, refuse_transforms
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.methods.init.pipelines import needs_hub, place_graph
 from p2pkm.methods.registry import find
+from p2pkm.methods.schedules import make
 from p2pkm.metrics.registry import summary_keys
 from p2pkm.network.graph import Topology
 from p2pkm.testing.laws import describe_part, list_differing, on_part, resume_everywhere, unchanged
@@ -84,7 +86,8 @@ def check_transform(
     transform : type
         Subclass of `p2pkm.channel.transform.Transform`.
     method : Algorithm or ServerMethod, optional
-        Method of the runs; None: the first of gtvmin, consensus, fkm and coreset that the transform accepts.
+        Method of the runs; None: the first of gtvmin, consensus, fkm and coreset that the transform accepts. Set it for
+        a transform that is meant for another one.
     graph : networkx.Graph, optional
         Graph of 8 nodes; None: a ring. Server methods use their star.
     options : mapping, optional
@@ -99,10 +102,12 @@ def check_transform(
           arrays of their module or class.
         - ``"effect"``: messages, results or figures differ from those of a run without it.
         - ``"repeatable"``: two runs with the same seed are bit-identical.
-        - ``"parts"``: results for a batch and for its parts are bit-identical.
+        - ``"parts"``: results for a batch and for its parts are bit-identical. Transforms that inherit `PlacedOnGraph`
+          are not compared, because they may share values between the ranks of the whole graph; run them on several
+          ranks.
         - ``"resume"``: runs resumed from each checkpoint are bit-identical to an uninterrupted run.
         - ``"lossy-links"``: if messages may be lost, no message needs the messages before it, see
-          `Transform.handles_loss`.
+          `Transform.handles_loss`. With one of the mixins, only that a run with losses ends without an exception.
         - ``"selected-links"``: with messages over selected links it has an effect, or refuses the method.
         - ``"figures"``: keys are new, and values are numbers, text or None.
 
@@ -146,7 +151,8 @@ def check_transform(
             f"--{transform.option}. Use check_transform({checked}, options={{'{transform.option}': ...}})"
         )
     outer = hash_outer(transform)
-    trial = _Trial(transform, settings, _choose_method(transform, settings) if method is None else method, graph, outer)
+    chosen = _choose_method(transform, settings) if method is None else None
+    trial = _Trial(transform, settings, method if chosen is None else chosen, graph, outer, chosen is not None)
     return run_checks(checked, CHECKS, names, trial, _FIRST)
 
 
@@ -173,8 +179,8 @@ def _choose_method(kind: type[Transform], options: dict[str, Any]) -> Any:
         else:
             return method
     raise ExperimentError(
-        f"{kind.__name__} refuses {', '.join(_METHODS)}, the first of them because: {refused}. Give a method that it "
-        "accepts: check_transform(..., method=p2pkm.GTVMin(3))"
+        f"no method is given, and {kind.__name__} refuses those that it would be tried with, {_METHODS[0]} because: "
+        f"{str(refused).removesuffix('.')}. Give a method that it is for: check_transform({kind.__name__}, MyMethod(3))"
     )
 
 
@@ -208,6 +214,8 @@ class _Observer:
         Parts of the batch, each with a separate transform.
     figures : dict
         Result of `figures`.
+    colors : int64[N]
+        Color of each device of the system, for schedules of parts.
     """
 
     def __init__(self) -> None:
@@ -217,6 +225,7 @@ class _Observer:
         self.started: tuple[Any, ...] = ()
         self.parts: list[tuple[Part, Transform]] = []
         self.figures: dict[str, Any] = {}
+        self.colors: Integers = np.zeros(0, np.int64)
 
     def note(self, check: str, text: str) -> None:
         """Store the first violation of a check."""
@@ -225,16 +234,15 @@ class _Observer:
 
 def _observe(kind: type[Transform], options: dict[str, Any], observer: _Observer) -> type[Transform]:
     """Return a subclass of a transform whose calls are observed and repeated for the parts of the batch."""
-    # The state of an advanced transform may depend on the graph or on the batch from the start.
-    is_common = not issubclass(kind, (PlacedOnGraph, ReshapesMethod, SavesItself))
+    # A transform that is placed on the graph is built from the graph, and may share values between all ranks.
+    is_divided = not issubclass(kind, PlacedOnGraph)
 
     class Observed(kind):  # type: ignore[misc, valid-type]
         def start(self, stages: Any, devices: Any, network: Any) -> None:
             super().start(stages, devices, network)
             observer.started = stages, devices, network
-            if not is_common:
-                return
-            observer.parts = observer.parts or [(part, _build(kind, options)) for part in divide(devices)]
+            if is_divided:
+                observer.parts = observer.parts or [(part, _build(kind, options)) for part in divide(devices)]
             for part, transform in observer.parts:
                 with on_part(observer.findings, "start", part):
                     transform.start(stages, select_part(devices, part), network)
@@ -276,8 +284,44 @@ def _observe(kind: type[Transform], options: dict[str, Any], observer: _Observer
             observer.figures = super().figures(network)
             return observer.figures
 
-    Observed.__name__, Observed.__module__ = kind.__name__, kind.__module__
-    return Observed
+    observed: type[Transform] = Observed
+    if issubclass(kind, ReshapesMethod):
+        observed = _observe_reshaping(Observed, partial(_build, kind, options), observer)
+    observed.__name__, observed.__module__ = kind.__name__, kind.__module__
+    return observed
+
+
+def _observe_reshaping(kind: Any, build: Callable[[], Transform], observer: _Observer) -> type[Transform]:
+    """Return a subclass of an observed transform that repeats the hooks of `ReshapesMethod` for the parts, too.
+
+    build: builds the transform of a part, which is not observed.
+    """
+
+    class Reshaping(kind):  # type: ignore[misc]
+        def equip(self, devices: Any) -> Any:
+            if not issubclass(kind, PlacedOnGraph):
+                observer.parts = [(part, build()) for part in divide(devices)]
+            for part, transform in observer.parts:
+                with on_part(observer.findings, "equip", part):
+                    cast("ReshapesMethod", transform).equip(select_part(devices, part))
+            return super().equip(devices)
+
+        def adapt(self, algorithm: Any, topology: Any) -> Any:
+            observer.colors = topology.colors
+            for part, transform in observer.parts:
+                with on_part(observer.findings, "adapt", part):
+                    cast("ReshapesMethod", transform).adapt(algorithm, topology)
+            return super().adapt(algorithm, topology)
+
+        def wrap(self, algorithm: Any, schedule: Any, network: Any) -> Any:
+            _, devices, _ = observer.started
+            for part, transform in observer.parts:
+                with on_part(observer.findings, "wrap", part):
+                    own = make(algorithm.schedule, select_part(devices, part), observer.colors)
+                    cast("ReshapesMethod", transform).wrap(algorithm, own, network)
+            return super().wrap(algorithm, schedule, network)
+
+    return Reshaping
 
 
 @contextmanager
@@ -338,6 +382,18 @@ class _Trial:
     method: Any
     graph: Any
     outer: dict[str, str]
+    is_chosen: bool = False
+
+    @property
+    def remedy(self) -> str:
+        """Advice to give a method, if it was chosen here; empty if the user has given it."""
+        if not self.is_chosen:
+            return ""
+        kind = self.kind.__name__
+        return (
+            f". It was tried with {self.method.name}, because no method was given; if it is meant for another one, use "
+            f"check_transform({kind}, MyMethod(3))"
+        )
 
     @cached_property
     def topology(self) -> Topology:
@@ -424,7 +480,7 @@ def _check_runs(trial: _Trial) -> str:
         # The observer finds a wrong shape before the network does.
         _ = trial.observer, trial.plain
     except ExperimentError as error:
-        return f"the run was refused: {error}"
+        return f"the run was refused: {str(error).removesuffix('.')}{trial.remedy}"
     return ""
 
 
@@ -449,9 +505,9 @@ def _check_effect(trial: _Trial) -> str:
     if _find_effect(trial.plain, trial.without):
         return ""
     return (
-        f"messages, results and summary of {trial.method.name} are those of a run without it; a transform must do "
-        "something, or refuse the method. Return the changed messages from outgoing (or incoming), check that begin "
-        "returns self, and let figures return what an observer found"
+        "messages, results and summary are those of a run without it; a transform must do something, or refuse the "
+        "method. Return the changed messages from outgoing (or incoming), check that begin returns self, and let "
+        f"figures return what an observer found{trial.remedy}"
     )
 
 

@@ -42,6 +42,11 @@ def test_methods_that_need_parameters_or_images_are_not_named():
     assert not [name for name in METHODS if find(name)(1).traits is None]
 
 
+def test_one_method_and_none_are_suggested():
+    assert suggest_methods(lambda method: method.name == "gtvmin") == "--algorithm gtvmin"
+    assert suggest_methods(lambda method: False) == "a method of your own, because none of p2pkm is suitable"
+
+
 def test_a_method_that_sends_nothing_uses_no_server():
     found = here(*SMALL, "--algorithm", "local", "--graph", "ring")
     assert "method local cannot be combined with graph 'ring': it sends no messages. Remove --graph" in found.err

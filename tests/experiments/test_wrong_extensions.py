@@ -13,13 +13,21 @@ import topologies
 from p2pkm.channel.references import References, find_sent
 from p2pkm.channel.registry import PluginTransforms
 from p2pkm.channel.registry import find as find_transform
-from p2pkm.channel.transform import ANY_CONTENT, REFERENCES_AT_BOTH_ENDS, Order, Transform
+from p2pkm.channel.transform import (
+    ANY_CONTENT,
+    REFERENCES_AT_BOTH_ENDS,
+    Order,
+    ReshapesMethod,
+    SavesItself,
+    Transform,
+)
 from p2pkm.core.errors import ContractError, ExperimentError
 from p2pkm.core.expected_messages import EveryTurn, Reports
 from p2pkm.core.messages import SparseMessages
 from p2pkm.core.spec import Spec
 from p2pkm.core.traits import MessageContent, MethodTraits, ServerTraits
 from p2pkm.methods.building_blocks.table_method import TableMethod
+from p2pkm.methods.registry import find
 from p2pkm.metrics.registry import Metric, ShownIn
 from p2pkm.testing.trial import CheckError
 from tests.support.sampling import first_of_each
@@ -142,6 +150,25 @@ class AveragesTheBatch(Halves):
         return messages._replace(values=values + (values.mean(axis=0) if len(values) else 0.0))
 
 
+class AveragesAndReshapes(ReshapesMethod, AveragesTheBatch):
+    """The averages begin when the method is wrapped, so each part must be told, too."""
+
+    def equip(self, devices):
+        self.is_equipped = True
+        return devices
+
+    def wrap(self, algorithm, schedule, network):
+        self.is_wrapped = self.is_equipped
+        return algorithm, schedule
+
+    def outgoing(self, messages, context):
+        return super().outgoing(messages, context) if self.is_wrapped else messages
+
+
+class AveragesAndSavesItself(SavesItself, AveragesTheBatch):
+    pass
+
+
 class WrongLength(Halves):
     def outgoing(self, messages, context):
         return messages._replace(wire=np.ones(3, np.int64))
@@ -193,6 +220,8 @@ TRANSFORMS = [
     (DefinesSnapshot, "declaration", "defines snapshot"),
     (WritesMessages, "inputs", "outgoing wrote into messages.values"),
     (AveragesTheBatch, "parts", "Treat each device separately"),
+    (AveragesAndReshapes, "parts", "Treat each device separately"),
+    (AveragesAndSavesItself, "parts", "Treat each device separately"),
     (WrongLength, "runs", "wire of int64 and shape (3,)"),
     (CountsInModule, "inputs", "a run changed ROUNDED, which no checkpoint contains"),
     (NegativeLength, "runs", "wire -1; expected encoded bytes of each table, at least 0"),
@@ -242,6 +271,44 @@ def test_a_wrong_transform_ends_the_run(kind, told):
     given = PluginTransforms(((kind, Spec("halves", {})),))
     with pytest.raises(ContractError, match=rf"{kind.__name__}: outgoing returned .*{told}"):
         p2pkm.simulate(p2pkm.GTVMin(3), topologies.ring(6), SHARDS, rounds=2, baselines=False, transforms=given)
+
+
+class OfSummaries(Halves):
+    acts_on = (MessageContent.SUMMARIES,)
+
+
+class RefusesAll(Halves):
+    acts_on = ANY_CONTENT
+
+    @classmethod
+    def check(cls, settings, algorithm):
+        raise ExperimentError(f"halves is not for {algorithm.name}.")
+
+
+class DoesNothingToOthers(DoesNothing):
+    acts_on = (MessageContent.OTHER,)
+
+
+@pytest.mark.parametrize(("kind", "reason"), [(OfSummaries, "expected SUMMARIES"), (RefusesAll, "is not for gtvmin")])
+def test_a_transform_that_is_for_none_of_the_methods_asks_for_one(kind, reason):
+    with pytest.raises(ExperimentError, match=reason) as caught:
+        p2pkm.check_transform(kind)
+    assert f"check_transform({kind.__name__}, MyMethod(3))" in str(caught.value)
+    assert "coreset" not in str(caught.value)
+
+
+def test_a_method_that_nobody_gave_is_explained():
+    with pytest.raises(CheckError, match="tried with coreset, because no method was given") as caught:
+        p2pkm.check_transform(DoesNothingToOthers, only="effect")
+    assert "check_transform(DoesNothingToOthers, MyMethod(3))" in str(caught.value)
+    with pytest.raises(CheckError) as caught:
+        p2pkm.check_transform(DoesNothingToOthers, find("coreset")(3), only="effect")
+    assert "coreset" not in str(caught.value)
+
+
+def test_a_content_that_no_method_sends_is_refused():
+    with pytest.raises(ExperimentError, match=r"expected SUMMARIES.* use a method of your own, because none of p2pkm"):
+        p2pkm.simulate(p2pkm.GTVMin(3), topologies.ring(6), SHARDS, transforms=OfSummaries())
 
 
 @pytest.mark.slow
