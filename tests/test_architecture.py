@@ -401,8 +401,6 @@ WORKER = {  # what of the program the ranks other than rank 0 load: the command 
     "p2pkm.metrics": (),
     "p2pkm.engine": (),
     "p2pkm.experiments": ("config", "worker"),
-    # Every rank computes the coupling "strong", a candidate of the default, from the residual noise of the graph.
-    "topologies.measures": (),
     "topologies": ("checks", "csr_graph", "errors", "mixing", "plugins", "single_thread", "validation"),
 }
 

@@ -7,13 +7,14 @@ only rank 0 holds.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from p2pkm.channel.suppression import reach
 from p2pkm.channel.transform import RunScope
-from p2pkm.core.batch import Devices, Integers
+from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.states import optional
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch, choose_kernels, count_classes, describe_rank_partition, sizes_of
@@ -150,8 +151,9 @@ def play(rank: Rank, observers: Observers = Observers()) -> Outcome:
     )
     weights = network.allgather_by_device(batch.masses) if batch.weighted else None
     setting = InitContext(
-        run.topology, sizes, batch.shared_key, run.algorithm.k, rank.shards.d, channel.exposes, weights
-    )
+        run.topology, sizes, batch.shared_key, run.algorithm.k, rank.shards.d, channel.exposes, weights,
+        partial(_compute_on_root, world),
+    )  # fmt: skip
     del batch
     played = rank
     preliminaries = list_preliminaries(run, setting)
@@ -306,11 +308,21 @@ def _predict(algorithm: Any, topology: Topology, world: World, devices: Devices)
 
     Rounded to six digits, because it is not one of the values that are bit-identical on any number of ranks.
     """
-    # Rank 0 computes it for all: the prediction needs scipy, whose import takes time and memory on every rank.
-    objective = algorithm.objective if world.rank == 0 else None
-    excess = None if objective is None else objective.predict_excess(topology, devices.total_points)
-    shared = world.broadcast({"excess": np.array([np.nan if excess is None else excess])})["excess"][0]
-    return None if np.isnan(shared) else float(f"{shared:.6g}")
+
+    def predict() -> Floats:
+        objective = algorithm.objective
+        excess = None if objective is None else objective.predict_excess(topology, devices.total_points)
+        return np.array([np.nan if excess is None else excess])
+
+    excess = _compute_on_root(world, predict)[0]
+    return None if np.isnan(excess) else float(f"{excess:.6g}")
+
+
+def _compute_on_root(world: World, compute: Callable[[], Floats]) -> Floats:
+    """Compute an array on rank 0 for all ranks, where it needs scipy, whose import takes time and memory."""
+    computed = {"values": compute()} if world.rank == 0 else None
+    values: Floats = world.broadcast(computed)["values"]
+    return values
 
 
 def _in_scaled_units(scores: OptionalMetrics, scaling: Scaling | None) -> OptionalMetrics:

@@ -12,7 +12,7 @@ from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages, Tables
 from p2pkm.core.protocols import OnGraph
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
-from p2pkm.methods.building_blocks.coupling_choice import CHOICES, WITHOUT_SHARES, Components
+from p2pkm.methods.building_blocks.coupling_choice import CHOICES, WITHOUT_SHARES, Components, choose_couplings
 from p2pkm.methods.building_blocks.leave_one_out import Mixture, leave_one_out
 from p2pkm.methods.building_blocks.shares import Shares, find_penalties, penalize, without_shares
 from p2pkm.methods.building_blocks.spanning_tree import LocalTree, Tree, limit_tree, local_tree
@@ -99,6 +99,8 @@ class TrialEstimate(CouplingEstimate):
     ----------
     step : int
         Number of the estimate, from 0.
+    strong : float64[c] or None
+        Coupling "strong" of each component; None: it is computed for those of the local devices.
 
     Notes
     -----
@@ -116,6 +118,7 @@ class TrialEstimate(CouplingEstimate):
     """
 
     step: int = 0
+    strong: Floats | None = None
 
     @property
     def _weighs_links(self) -> bool:
@@ -178,7 +181,9 @@ class TrialEstimate(CouplingEstimate):
         """Compute strengths and means, and decide which candidates remain in each component."""
         trials, d, n = state.trials, devices.d, len(devices)
         couplings = trials.couplings.copy()
-        if self.step == 0:
+        if self.step == 0 and self.strong is not None:
+            couplings[:, 0] = self.strong[self.components.number[devices.ids]]
+        elif self.step == 0:
             couplings[:, 0] = self.choose_strong(devices, np.ones(n, np.bool_))
         sums = np.split(walk.noise[:, _ANSWER:], 1 if self.step == 0 else 2, axis=1)
         moved = [part.reshape(n, self.k, d + 1) for part in sums]
@@ -464,7 +469,11 @@ def list_stages(method: Any, at: InitContext) -> list[Stage]:
     components = Components.of(topology, at.sizes, at.weights)
     estimated = method.replaced(coupling="bayes", shares=True)
     run = CandidateRun(method, topology)
-    estimates = [TrialEstimate(estimated, topology, tree, components, step) for step in range(_STEPS)]
+    strong = None
+    if at.on_root is not None:
+        every = np.arange(len(components.devices))
+        strong = at.on_root(lambda: choose_couplings(topology, components, method.k, every))
+    estimates = [TrialEstimate(estimated, topology, tree, components, step, strong) for step in range(_STEPS)]
     stages = [Stage(estimates[0].name, estimates[0], 1)]
     for estimate in estimates[1:]:
         stages += [

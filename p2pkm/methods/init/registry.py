@@ -44,6 +44,9 @@ class InitContext(NamedTuple):
         Whether faults affect the stages before the method.
     weights : float64[n], optional
         Weight of the points of each device; None: 1 for each point.
+    on_root : callable, optional
+        Calls a function on rank 0 only, and returns the array that it computes on all ranks: a collective call for what
+        follows from public facts, but takes time or large imports. None: there is no run, as in a plan.
     """
 
     topology: Topology
@@ -53,6 +56,7 @@ class InitContext(NamedTuple):
     d: int
     faults_apply: bool = False
     weights: Floats | None = None
+    on_root: Callable[[Callable[[], Floats]], Floats] | None = None
 
 
 def global_(at: InitContext, *, candidates: int = CANDIDATES) -> tuple[Algorithm, ...]:

@@ -459,3 +459,20 @@ def test_the_same_bits_on_any_number_of_ranks(data, devices, count):
     expected = here("run", *words).summary
     for key in ("centroids_sha256", "chain_sha256", "coupling", "coupling_chosen", "bytes", "objective", "test_ari"):
         assert found[key] == expected[key]
+
+
+COMPONENTS_ON_RANKS = """
+from p2pkm.network.world import connect
+from tests.methods.init.test_coupling_trials import PARTS, run_parts
+result = run_parts([make() for make in PARTS.values()], rounds=20)
+if connect().rank == 0:
+    print(result.summary["centroids_sha256"], result.summary["chain_sha256"], result.couplings.tobytes().hex())
+"""
+
+
+@pytest.mark.mpi
+def test_components_have_the_same_couplings_on_ranks():
+    """Rank 0 computes the strong coupling of all components, also of those whose devices it does not host."""
+    found = there(*ranks(3), "-c", COMPONENTS_ON_RANKS)
+    assert found.code == 0, found.err
+    assert found.out == there(*ranks(1), "-c", COMPONENTS_ON_RANKS).out != ""
