@@ -102,9 +102,9 @@ def configurations():
     """List (name, graph, shards, algorithm, options) of all runs."""
     brief, few = {"rounds": 3, "baselines": False}, {"rounds": 4, "baselines": True}
     for number, graph in enumerate(GRAPHS):
-        for place, schedule in enumerate(SCHEDULES):
+        for turn, schedule in enumerate(SCHEDULES):
             # Every pair of graph, schedule and initialization; tests/contract/test_pairs.py has those of all of them.
-            seeding = SEEDINGS[(number + place) % len(SEEDINGS)]
+            seeding = SEEDINGS[(number + turn) % len(SEEDINGS)]
             algorithm = p2pkm.GTVMin(3, schedule=schedule, init=seeding)
             yield f"{graph} {schedule} {seeding}", GRAPHS[graph](16), deal(16), algorithm, brief
     for name, graph, shards, options in (
