@@ -35,7 +35,8 @@ _MOVED_ALIKE = (*_BY_NUMBER, "gtvmin", "gossip", "dgc")  # nothing is drawn from
 _NO_LIES = {"byzantine": None, "noise": 0, "link_model": None, "quantize": "none", "baselines": False}
 _OPTIONS = (
     "rounds", "all_rounds", "seed", "record_every", "allow_disconnected", "link_model", "faults", "stale_policy",
-    "byzantine", "min_cluster_size", "noise", "quantize", "scale", "k_max", "stream", "baselines", "silhouette",
+    "byzantine", "min_cluster_size", "noise", "quantize", "compress", "scale", "k_max", "stream", "baselines",
+    "silhouette",
 )  # fmt: skip
 
 
@@ -355,6 +356,7 @@ def check_swapped(case: Any) -> Iterator[str]:
     drawn = call.options["noise"] or call.options["byzantine"] or call.options["stream"]  # feature by feature
     drawn = (
         drawn
+        or call.options["compress"]  # by the places of values in a table
         or case.experiment.options.get("clusters") == "auto"  # by references drawn in the box of the means
         or call.method.name in {"ffcm1", "ffcm2", "mufc", "private", "feddp", "fkmeanscb", *_INTEGER_SUMS}
         or any(word in (case.summary["init"] or "") for word in ("bounding", "lean", "rows"))
@@ -426,7 +428,8 @@ def _links(graph: Topology) -> Any:
 
 def _plain(call: Call) -> Call:
     """Return the call with points as they are, and with a GTVMin that takes neither start nor coupling from others."""
-    call = call._replace(options=call.options | {"scale": "none", "quantize": "none"})  # steps follow a variance
+    # Steps follow a variance; which values are sent first depends on their places in a table.
+    call = call._replace(options=call.options | {"scale": "none", "quantize": "none", "compress": None})
     if call.method.name != "gtvmin":
         return call
     keys = {name: getattr(call.method, name) for name in ("schedule", "local_steps", "robust", "tol")}
