@@ -231,23 +231,26 @@ class RowWriter:
     def _look(self) -> None:
         """Read what other workers have begun and ended."""
         for path in _list_files(self._place, ".jsonl"):
-            if path == self._path:
-                continue
-            lines, self._others[path] = _read_lines(path, self._others.get(path, 0))
-            for line in lines:
-                start, begun = _START.match(line), _read_begun(line, path)
-                if begun is not None:
-                    self._begun[path] = begun
-                elif start is not None:
-                    key = start[2].decode()
-                    if path in self._begun and self._begun[path].key == key:
-                        del self._begun[path]
-                    # A failed run that is asked for again is not taken.
-                    if b'"error": null' in line and _find_text(line) is not None:
-                        self._ended.add(key)
+            if path != self._path:
+                self._read_on(path)
         for path in [path for path in self._begun if not _is_locked(path)]:
             # Its worker was ended before the run.
             del self._begun[path]
+
+    def _read_on(self, path: Path) -> None:
+        """Read the new lines in the file of another worker."""
+        lines, self._others[path] = _read_lines(path, self._others.get(path, 0))
+        for line in lines:
+            start, begun = _START.match(line), _read_begun(line, path)
+            if begun is not None:
+                self._begun[path] = begun
+            elif start is not None:
+                key = start[2].decode()
+                if path in self._begun and self._begun[path].key == key:
+                    del self._begun[path]
+                # A failed run that is asked for again is not taken.
+                if b'"error": null' in line and _find_text(line) is not None:
+                    self._ended.add(key)
 
     def _append(self, line: bytes, *, lasting: bool) -> None:
         try:
@@ -292,6 +295,9 @@ class RowWriter:
         if size and os.pread(file, 1, size - 1) != b"\n":
             # The worker before was ended within a line.
             os.write(file, b"\n")
+        # What the worker before has ended is not repeated; what it had begun is, although its file is locked now.
+        self._read_on(self._path)
+        self._begun.pop(self._path, None)
 
     def close(self) -> None:
         """Release the file; further calls do nothing."""

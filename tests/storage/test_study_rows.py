@@ -191,6 +191,23 @@ def test_a_killed_worker_loses_its_last_run_alone(tmp_path):
     assert StoredRows(tmp_path).rows == {"a": {"key": "a", "error": None}, "b": row("b")}
 
 
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_whoever_continues_a_file_executes_what_was_lost_with_it(tmp_path, order):
+    with RowWriter(tmp_path) as lost:
+        lost.claim("a")
+    with RowWriter(tmp_path, StoredRows(tmp_path).seen()) as next_one:
+        assert [next_one.claim(key) for key in order] == [True, True]
+
+
+def test_whoever_continues_a_file_repeats_nothing_that_it_holds(tmp_path):
+    seen = StoredRows(tmp_path).seen()
+    with RowWriter(tmp_path) as before:
+        before.claim("a")
+        before.add(row("a"))
+    with RowWriter(tmp_path, seen) as next_one:
+        assert [next_one.claim(key) for key in "ba"] == [True, False]
+
+
 def test_of_several_rows_of_a_run_the_newest_counts(tmp_path):
     with RowWriter(tmp_path) as one, RowWriter(tmp_path) as other:
         one.claim("z")
