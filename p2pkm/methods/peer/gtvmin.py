@@ -138,9 +138,22 @@ class GTVMin(MethodBase):
         by r. Cannot be combined with `coupling`.
     coupling : float, "auto", "strong", "bayes" or "links", optional
         Dimensionless link strength c: ``alpha_ij = c (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices.
-        "strong": from graph and number of points, without messages. "bayes": estimated where devices differ. "links":
-        the same with a weight for each link, `Result.link_weights`. "auto": chosen among these, each with and without
-        `shares`. Default: "auto", where it can be combined with the run. See docs/explain/gtvmin.md.
+        * "strong": from graph and number of points, without messages: the smallest value of 10, 30, 100, 300, ... for
+          which the predicted excess from sampling noise is at most 0.001; at least 30 from 10 devices or a diameter of
+          8. See `p2pkm.methods.building_blocks.coupling_choice`.
+        * "bayes": where devices differ, from the differences between neighbors beyond noise, by sums along a spanning
+          tree. Estimated three times, with up to 8 rounds in between. See `p2pkm.methods.init.coupling_estimate`.
+        * "links": the same with a weight for each link, `Result.link_weights`, which is small where its ends differ
+          more than others.
+        * "auto": chosen by leave-one-out likelihood among these, each with and without `shares`, after short runs of
+          the candidates. See `p2pkm.methods.init.coupling_trials`.
+
+        Default: "auto". Where it cannot be combined with the run, a note says why. The coupling is then "strong" with
+        `min_cluster_size`, `quantize`, `swaps`, several `local_steps` or without rounds, otherwise 10 (30 from 10
+        devices or a diameter of 8). See docs/explain/gtvmin.md.
+
+        On a disconnected graph "bayes", "links" and "auto" estimate and choose in each component separately, with its
+        m and n; a component of one device is "strong". Numbers and "strong" are one value for the whole graph.
     schedule : {"colored", "jacobi", "async"}, default="colored"
         Devices of a turn. "colored": one color class of the graph. "jacobi": all. "async": a random set without links
         between them; with a link model, event-driven.

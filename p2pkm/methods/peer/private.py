@@ -166,11 +166,11 @@ class Private(MethodBase):
     **Privacy.** (epsilon, delta)-differential privacy for each point of the other devices, with ``relation="device"``
     for all points of a device together, against any `curious` colluding devices ("masks"), any number of them ("none"),
     or recipients of the centroids ("server"); proof in docs/explain/proofs.md. If all other devices collude, "masks"
-    leaves `epsilon_alone`. Noise and masks come from a secret of the operating system, stored in memory only, so a run
-    cannot be resumed or repeated. The centroids may be published; the number of points only with "replace". Not
-    protected: participation of a device, all points of a device together unless ``relation="device"``, and the run
-    folder, scores, labels and figures. Assumes that devices follow the protocol, and ignores the rounding of
-    floating-point numbers.
+    leaves `epsilon_alone`. Noise and masks come from a secret of the operating system, new in every run and stored in
+    memory only, so a run writes no checkpoints and cannot be resumed or repeated. The centroids may be published; the
+    number of points only with "replace". Not protected: participation of a device, all points of a device together
+    unless ``relation="device"``, and the run folder, scores, labels and figures, which the monitor computes from the
+    points. Assumes that devices follow the protocol, and ignores the rounding of floating-point numbers.
 
     **Faults.** Rejected: a lost message breaks a sum, and repeating a sum would spend the budget twice.
 
