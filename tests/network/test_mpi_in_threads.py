@@ -24,7 +24,7 @@ from tests.support.mpi_in_threads import LostRankError, Ranks
 from tests.support.programs import determinism, resumed
 from tests.support.sampling import thin
 
-RUNS = ("small-world async leader", "choice of 5", "by events", "tape gossip", "coreset over a tree",
+RUNS = ("complete async leader", "choice of 5", "by events", "tape gossip", "coreset over a tree",
         "trimmed server")  # fmt: skip
 
 
