@@ -138,6 +138,7 @@ class GTVMin(MethodBase):
         by r. Cannot be combined with `coupling`.
     coupling : float, "auto", "strong", "bayes" or "links", optional
         Dimensionless link strength c: ``alpha_ij = c (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices.
+
         * "strong": from graph and number of points, without messages: the smallest value of 10, 30, 100, 300, ... for
           which the predicted excess from sampling noise is at most 0.001; at least 30 from 10 devices or a diameter of
           8. See `p2pkm.methods.building_blocks.coupling_choice`.
