@@ -43,7 +43,8 @@ PANELS = {
     "mix:50, k = 50, ring": (50, deal_mix, topologies.ring(DEVICES)),
 }
 # what is drawn besides every method by itself: methods with the start in few bits
-MORE = {"gtvmin, lean": (p2pkm.GTVMin, {"init": LEAN, "relaxation": "auto"}),
+MORE = {"gtvmin": (p2pkm.GTVMin, {"coupling": "strong"}),  # its default may choose a clustering for each device
+        "gtvmin, lean": (p2pkm.GTVMin, {"coupling": "strong", "init": LEAN, "relaxation": "auto"}),
         "treelloyd, breathing": (p2pkm.TreeLloyd, {"search": "breathing"})}  # fmt: skip
 
 
@@ -67,7 +68,8 @@ def measure(kind, options, panel, **channel):
 
 def draw(axis, panel):
     """Draw a panel, and print its figures."""
-    methods = {name: (find(name), {}) for name in METHODS} | MORE
+    # Ditto gives each device a clustering of its own.
+    methods = {name: (find(name), {}) for name in METHODS if name != "ditto"} | MORE
     labels, over = [], []
     for name, (kind, options) in methods.items():
         color = SERVER if kind(2).traits.needs_hub else PEER
