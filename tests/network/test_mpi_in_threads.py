@@ -10,18 +10,20 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+import p2pkm.experiments.deal
 from p2pkm.core.errors import ExperimentError, NetworkError
 from p2pkm.core.messages import DenseMessages
 from p2pkm.data.shards import Shards
 from p2pkm.experiments import simulate
 from p2pkm.methods.peer.gtvmin import GTVMin
+from p2pkm.methods.peer.private import Private
 from p2pkm.network import mpi, mpi_abort, transport_state, world
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalWorld
 from p2pkm.storage.checkpoint import CheckpointWriter, list_checkpoints
 from tests.support.mpi_in_threads import LostRankError, Ranks
-from tests.support.programs import determinism, resumed
+from tests.support.programs import determinism, placement, resumed
 from tests.support.sampling import thin
 
 RUNS = ("complete async leader", "choice of 5", "by events", "tape gossip", "coreset over a tree",
@@ -111,6 +113,23 @@ def test_runs_have_the_same_bits_as_in_one_process(play, size, first):
     expected = list(determinism.runs(made))
     assert len(expected) == len(RUNS[first::2])
     assert play(size, lambda: list(determinism.runs(made))) == [expected] * size
+
+
+@pytest.mark.parametrize("kind", [Private, GTVMin])
+def test_a_summary_needs_no_device_on_rank_0(play, monkeypatch, kind):
+    """What a method settles is read from the state of all devices."""
+
+    def work():
+        given = {"epsilon": 100.0, "radius": 40.0, "trust": "none", "noise_seed": 0} if kind is Private else {}
+        shards = Shards.from_list(list(np.arange(24.0).reshape(4, 6, 1) % 7))
+        return simulate.simulate(kind(2, **given), ring(4), shards, rounds=9, baselines=False).summary
+
+    alone = work()
+    monkeypatch.setattr(p2pkm.experiments.deal, "choose", placement.reverse)
+    told = ("size", "noise_count", "coupling", "coupling_chosen")
+    for found in play(2, work):
+        assert [(key, found.get(key)) for key in told] == [(key, alone.get(key)) for key in told]
+    assert alone["size" if kind is Private else "coupling_chosen"] is not None
 
 
 def test_ranks_that_were_given_other_points_or_another_start_are_told(play):

@@ -300,8 +300,8 @@ class GTVMin(MethodBase):
     )
     name: ClassVar[str] = card.name
     default_rounds: ClassVar[int] = 150
-    # Names of the estimated couplings in `CHOICES`, and whether devices have several; set by `settle`.
     settle_from: ClassVar[tuple[str, ...]] = ("coupling", "chosen")
+    # Names of the estimated couplings in `CHOICES`, and whether devices have several; set by `settle`.
     coupling_chosen: ClassVar[str | None] = None
     has_several_couplings: ClassVar[bool] = False
 
