@@ -97,7 +97,7 @@ def _describe_origin(name: str, row: Row) -> str:
 
 
 def write_values(text: str, page: Path) -> str:
-    """Write the measured values of a page, and their links, anew.
+    """Update the measured values of a page and their links.
 
     A page may show a part of a value, such as 45 of "45 of 68". What does not occur in its row is replaced by the value
     of the row.

@@ -31,7 +31,7 @@ def make_parts() -> dict[str, str]:
 
 
 def write_page(text: str, page: Path) -> str:
-    """Return the text of a page with its parts and values written anew.
+    """Return the text of a page with its current parts and values.
 
     Raises
     ------
