@@ -151,8 +151,10 @@ def check_transform(
             f"--{transform.option}. Use check_transform({checked}, options={{'{transform.option}': ...}})"
         )
     outer = hash_outer(transform)
-    chosen = _choose_method(transform, settings) if method is None else None
-    trial = _Trial(transform, settings, method if chosen is None else chosen, graph, outer, chosen is not None)
+    is_chosen = method is None
+    if is_chosen:
+        method = _choose_method(transform, settings)
+    trial = _Trial(transform, settings, method, graph, outer, is_chosen)
     return run_checks(checked, CHECKS, names, trial, _FIRST)
 
 
