@@ -66,11 +66,13 @@ def test_the_scripts_that_are_submitted_make_the_study(place):
         done = subprocess.run(["bash", folder / "jobs" / name], env=environment(**variables), capture_output=True,
                               text=True, check=False)  # fmt: skip
         assert done.returncode == 0, done.stderr
+        return done.stdout
 
-    play("array.sh", SLURM_ARRAY_TASK_ID="2")
+    shown = play("array.sh", SLURM_ARRAY_TASK_ID="2")
+    assert "part 2/2 is stored: 3 runs. " in shown and "ratio" not in shown  # no ranking by half of the seeds
     stored = list_lines(folder)
     assert 0 < len(stored) < 6 and not (folder / "study.jsonl").exists()
-    play("last.sh")  # the first task was killed before its first run
+    assert "ratio" in play("last.sh")  # the first task was killed before its first run
     assert stored.items() <= list_lines(folder).items()
     assert len((folder / "study.jsonl").read_text().splitlines()) == 6
 

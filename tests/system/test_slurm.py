@@ -111,6 +111,75 @@ def test_jobs_of_an_array_make_the_table_of_one_process(cluster, tmp_path):
     assert table(tmp_path / "array") == table(tmp_path / "one")
 
 
+SUBMITTED = """
+devices = 4
+data = "grid16:points=5"
+rounds = 40
+all_rounds = true
+plot = false
+seeds = "0-29"
+[grid]
+graph = ["ring", "path"]
+algorithm = ["consensus"]
+"""
+
+
+@pytest.fixture
+def submitted(cluster, tmp_path):
+    """Submit a study of 60 runs as an array of three jobs, and wait until some runs are stored."""
+    study, folder = tmp_path / "study.toml", tmp_path / "s"
+    study.write_text(SUBMITTED)
+    words = ("study", "submit", study, "--out", folder, "--tasks", "3", "--", "--time=00:10:00")
+    done = cluster.run(sys.executable, "-m", "p2pkm", *words, folder=tmp_path)
+    assert done.returncode == 0 and "60 runs in 3 jobs" in done.stdout, done.stderr
+    until(lambda: len(list_lines(folder)) > 5)
+    yield folder
+    cluster.run("scancel", *json.loads((folder / "jobs/submitted.json").read_text())["jobs"], folder=tmp_path)
+
+
+def until(holds):
+    limit = time.monotonic() + LIMIT
+    while not holds():
+        assert time.monotonic() < limit
+        time.sleep(0.1)
+
+
+def kill(text):
+    """Kill the processes whose command line has a text, as a node that runs out of memory does."""
+    assert subprocess.run(["pkill", "-KILL", "-f", "--", text], check=False).returncode == 0
+
+
+def wait_for_queue(cluster, folder):
+    until(lambda: not cluster.run("squeue", "--noheader", folder=folder).stdout)
+
+
+def test_a_submitted_study_survives_a_killed_task(cluster, submitted, tmp_path):
+    again = cluster.run(sys.executable, "-m", "p2pkm", "study", "submit", tmp_path / "study.toml", "--out", submitted,
+                        folder=tmp_path)  # fmt: skip
+    assert again.returncode == 2 and "3 processes execute its runs" in again.stderr, again
+    kill(f"{submitted} --quiet --part 2/3")
+    wait_for_queue(cluster, tmp_path)
+    printed = (submitted / "jobs/output.txt").read_text()
+    assert "part 1/3 is stored" in printed and "part 2/3" not in printed and "part 3/3 is stored" in printed
+    status = here("study", "status", submitted).out
+    assert re.search(r"done +60\n", status) and re.search(r"to do +0\n", status), status
+    assert here("study", tmp_path / "study.toml", "--out", tmp_path / "one", "-q").code == 0
+    assert table(submitted) == table(tmp_path / "one")
+
+
+def test_a_submitted_study_survives_a_killed_last_job(cluster, submitted, tmp_path):
+    kill(f"{submitted} --quiet --part 1/3")  # so that the last job has runs to execute
+    until(lambda: cluster.run("squeue", "--noheader", "--format=%t", folder=tmp_path).stdout.split() == ["R"])
+    until(lambda: here("study", "status", submitted).out.count("in 1 process") == 1)
+    kill(f"resume {submitted} --quiet")
+    wait_for_queue(cluster, tmp_path)
+    assert not (submitted / "study.jsonl").exists()
+    assert "lost when a worker was ended" in here("study", "status", submitted).out
+    assert here("resume", submitted, "-q").code == 0
+    assert here("study", tmp_path / "study.toml", "--out", tmp_path / "one", "-q").code == 0
+    assert table(submitted) == table(tmp_path / "one")
+
+
 def test_an_array_whose_shares_are_unknown_ends_before_any_work(cluster, tmp_path):
     words = ("sweep", tmp_path / "missing.toml", "--out", tmp_path / "array")
     ended, printed = cluster.submit("--array=3,5", "--ntasks=1", SCRIPT, *words, folder=tmp_path)

@@ -349,7 +349,9 @@ def conduct_command(
 
 def format_outcome(outcome: Outcome) -> str:
     """Format what is said of the rows, how to complete an interrupted study or one of several parts, and the folder."""
-    lines = [outcome.design.format(outcome)]
+    lines = []
+    if outcome.part is None:
+        lines.append(outcome.design.format(outcome))
     elsewhere = outcome.design.elsewhere
     missing = len(outcome.design.cells) - outcome.ended - elsewhere
     if elsewhere:
@@ -358,7 +360,11 @@ def format_outcome(outcome: Outcome) -> str:
         resume = f"python -m p2pkm resume {outcome.folder}"
         lines.append(f"interrupted with {count(missing, 'run')} missing; continue with: {resume}")
     if outcome.part is not None:
-        lines.append(f"part {outcome.part} is stored; after all parts, run the study without --part for the table")
+        # Without a table: from a share of the runs it would rank configurations by a part of their seeds.
+        stored = f"part {outcome.part} is stored: {count(outcome.ended, 'run')}"
+        if outcome.failed:
+            stored += f", {len(outcome.failed)} of them without a result, which p2pkm study status lists"
+        lines.append(f"{stored}. After all parts, run the study without --part for the table")
     return "\n".join([*lines, describe_folder(outcome.out)])
 
 
