@@ -189,6 +189,8 @@ class Progress:
             return
         self._shown = now
         ratio = "-" if record["ratio_mean"] is None else format_ratio(record["ratio_mean"])
+        tests = record.get("test_ratio_common")
+        ratio += "" if tests is None else f", test cost {tests:.4f}"
         # --rounds limits the method, not the initialization.
         limit = f" (of at most {self._rounds})" if record["stage"] == self._method else ""
         state = f"ratio {ratio}, {record['converged']} converged, {record['bytes']:,} plain bytes"

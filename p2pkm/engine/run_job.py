@@ -412,6 +412,7 @@ def _build_evaluator(
         computed = None if pooled is None else {"central": cluster_centrally(devices, rank.run.algorithm.k, pooled)}
         central = rank.world.broadcast(computed)["central"]
     classes = np.zeros(0, np.int64) if shards.labels is None else shards.labels
-    evaluator = CostEvaluator(devices, classes, count_classes(shards, network), network, central, alone=alone)
+    n_classes = count_classes(shards, network)
+    evaluator = CostEvaluator(devices, classes, n_classes, network, central, alone=alone, tests=shards.tests)
     evaluator.notes.extend([note] if note else [])
     return evaluator

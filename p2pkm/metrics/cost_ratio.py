@@ -13,6 +13,7 @@ from p2pkm.core.sorting import find_runs, offsets_of
 from p2pkm.data.shards import Shards
 from p2pkm.data.table import Labels
 from p2pkm.kernels.reference import uniforms
+from p2pkm.metrics.personal import TestCosts
 from p2pkm.network.transport import Network
 
 # Limits on the work of an evaluation, in distances between a point and a centroid. _EVERY_ROUND, _IN_THE_END,
@@ -90,6 +91,8 @@ class CostEvaluator:
         Centroids of `cluster_centrally`; None: no baseline.
     alone : bool
         Whether to evaluate the local-only baseline, too.
+    tests : Shards or None
+        Test points, whose costs are compared with the baseline.
 
     Attributes
     ----------
@@ -99,13 +102,15 @@ class CostEvaluator:
         Cost of central k-means on the pooled points, on rank 0; nan without baseline.
     baseline : float64[k, d] or None
         Centroids of central k-means.
+    test_costs : TestCosts or None
+        Costs of the test points; None without them or without a baseline.
     notes : list of str
         Notes on the use of samples.
     """
 
     def __init__(
         self, devices: Devices, classes: Labels, n_classes: int, network: Network, central: Floats | None,
-        *, alone: bool = True,
+        *, alone: bool = True, tests: Shards | None = None,
     ) -> None:  # fmt: skip
         self._devices = devices
         self.classes = classes
@@ -119,6 +124,7 @@ class CostEvaluator:
         self.notes: list[str] = []
         self._sample = self._draw_pool(network.allgather_by_device(devices.sizes))
         self._cached_costs: dict[bytes, float] = memoize_in_study("costs", self._name_points, dict)
+        self.test_costs = None if tests is None or central is None else TestCosts(devices, tests, central, network)
         if central is not None:
             self._set_baselines(central, alone)
 

@@ -96,14 +96,17 @@ def is_worse(ratio: float | None, best: float | None) -> bool:
 def is_personal(figures: Mapping[str, Any]) -> bool:
     """Return whether the devices of a run have centroids of their own, so that the cost ratio is no measure of quality.
 
-    They suit the test points of each device better than a common clustering, or come from a coupling that was estimated
-    from the differences between devices. A higher cost ratio, which is about one clustering for all, is then no loss.
+    They differ and suit the test points of each device better than a common clustering, or come from a coupling that
+    was estimated from the differences between devices. A higher cost ratio, which is about one clustering for all, is
+    then no loss.
 
     Parameters
     ----------
     figures : mapping
         Metrics of a run, or means over runs.
     """
+    if figures.get("centroid_sets") == 1:
+        return False
     test_ratio = figures.get("test_ratio_common")
     chosen = figures.get("coupling_chosen") or ""
     return (test_ratio is not None and test_ratio < 1) or "bayes" in chosen or "links" in chosen

@@ -226,10 +226,11 @@ class Monitor:
             self._rounding = self.every * add(rows[:, 4]) * float(rows[:, 5].max(initial=0.0))
             weights = rows[: devices.clients, 3].copy()
         del rows
-        rows = np.empty((len(devices), 7))
+        evaluator = self.cost_evaluator
+        test_costs = None if evaluator is None else evaluator.test_costs
+        rows = np.empty((len(devices), 7 if test_costs is None else 8))
         self._measure_devices(state.centroids, rows)
         rows = self.network.gather_by_device(rows)
-        evaluator = self.cost_evaluator
         self.cost_ratios = evaluator.evaluate(state.centroids, closing=closing, final=final) if evaluator else None
         ledger = self.network.ledger
         counts = *ledger.sums, np.count_nonzero(state.converged & (devices.ids != devices.server))
@@ -240,7 +241,7 @@ class Monitor:
         if self._algorithm is not algorithm:
             self._algorithm, self._traits = algorithm, algorithm.traits
         losses = self.losses = rows[: devices.clients, 0].copy()
-        self._chain_up(np.ascontiguousarray(rows[:, 3:]).view(np.uint8))
+        self._chain_up(np.ascontiguousarray(rows[:, 3:7]).view(np.uint8))
         filled = np.isfinite(losses) & (rows[: devices.clients, 2] > 0)
         gtv = variation if filled.any() else None
         known = self.objective_known and filled.any()
@@ -254,6 +255,8 @@ class Monitor:
         }  # fmt: skip
         if self._build_evaluator is not None and not self._traits.derives_features:
             record["break"] = self._changed
+        if test_costs is not None:
+            record["test_ratio_common"] = test_costs.divide(rows[: devices.clients, 7], self.excluded)
         if devices.server >= 0:
             record["ari_clients"] = mean(*np.delete(rows[: devices.clients, 1:3], self.excluded, axis=0).T)
         self.trace.append(record)
@@ -303,14 +306,15 @@ class Monitor:
         return 0 if self.cost_ratios is None else int(np.argmin(self.cost_ratios.costs))
 
     def _measure_devices(self, centroids: Floats, rows: Floats) -> None:
-        """Write loss (6), ARI and size of each device and SHA-256 of its centroids to rows, float64[n, 7].
+        """Write loss (6), ARI and size of each device and SHA-256 of its centroids to rows, float64[n, 7 or 8].
 
         The ARI is that of the local points, and only computed for methods with a server; nan if unknown. Hashes are
-        viewed as float64, so that one collective operation can gather all values.
+        viewed as float64, so that one collective operation can gather all values. With test points, their cost is in
+        the last column.
         """
         devices, digests = self._devices, self._hash(centroids)
         rows[:, 2] = devices.sizes
-        rows[:, 3:] = digests.view(np.float64)
+        rows[:, 3:7] = digests.view(np.float64)
         # Records at the end of a stage and at the start of the next one have the same centroids. With very many
         # devices, memory counts more than time.
         if digests.nbytes > _REMEMBERED:
@@ -320,12 +324,14 @@ class Monitor:
         measured = self._measured
         if measured is None or measured[0] is not digests:
             self._label(centroids, rows)
-            measured = self._measured = digests, rows[:, :2].copy()
-        rows[:, :2] = measured[1]
+            measured = self._measured = digests, rows[:, [0, 1, *range(7, rows.shape[1])]]
+        rows[:, :2], rows[:, 7:] = measured[1][:, :2], measured[1][:, 2:]
 
     def _label(self, centroids: Floats, rows: Floats) -> None:
-        """Write loss (6) and ARI of each device to rows, see `_measure_devices`."""
+        """Write loss (6), ARI and cost of the test points of each device to rows, see `_measure_devices`."""
         devices, evaluator = self._devices, self.cost_evaluator
+        if evaluator is not None and evaluator.test_costs is not None:
+            rows[:, 7] = evaluator.test_costs.measure(centroids)
         losses, scores = rows[:, 0], rows[:, 1]
         losses[:] = 0.0
         scores[:] = np.nan

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import Devices, Floats, Integers, Stream
+from p2pkm.core.batch import Devices, Floats, Integers, Mask, Stream
 from p2pkm.core.brief import short_repr
 from p2pkm.core.cache import memoize_in_study
 from p2pkm.core.chunks import label
@@ -13,6 +13,7 @@ from p2pkm.core.digest import digest
 from p2pkm.data.shards import Shards
 from p2pkm.metrics.clustering import ari
 from p2pkm.metrics.gathering import Gathering
+from p2pkm.network.transport import Network
 
 # Runs of local k-means with different initial centroids, of which the best one counts.
 _STARTS_ALONE = 10
@@ -68,16 +69,9 @@ class PersonalScores(NamedTuple):
 
         1 if both are 0; None without such devices, or if only the reference is 0.
         """
-        is_known = np.isfinite(self.cost) & np.isfinite(reference)
         # The same devices for each reference, so that ratios can be compared.
-        if np.isfinite(self.best_other).any():
-            is_known &= np.isfinite(self.best_other)
-        if not is_known.any():
-            return None
-        cost, of_reference = (float(np.cumsum(part[is_known])[-1]) for part in (self.cost, reference))
-        if of_reference == 0.0:
-            return 1.0 if cost == 0.0 else None
-        return cost / of_reference
+        is_known = np.isfinite(self.best_other)
+        return _divide_sums(self.cost, reference, is_known if is_known.any() else None)
 
     @property
     def share_better(self) -> float | None:
@@ -125,6 +119,58 @@ class Rivals(NamedTuple):
     centers: Floats | None
 
 
+class TestCosts:
+    """Test cost of all devices over that of a common clustering, as records have it.
+
+    Creation is a collective call.
+
+    Parameters
+    ----------
+    devices : Devices
+        Batch of this rank, without the test points.
+    tests : Shards
+        Test points, in the same units.
+    common : float64[k, d]
+        Centroids of central k-means.
+    network : Network
+    """
+
+    def __init__(self, devices: Devices, tests: Shards, common: Floats, network: Network) -> None:
+        self._batch = _make_batch(devices, tests)
+        costs = _measure_costs(self._batch, np.broadcast_to(common, (len(devices), *common.shape)))
+        # As in the result: devices without other points have no cost alone, and count in no ratio.
+        self._common = network.gather_by_device(np.where(devices.sizes > 0, costs, np.nan))
+
+    def measure(self, centroids: Floats) -> Floats:
+        """Compute the cost of the centroids float64[n, k, d] of devices of this rank, float64[n]; NaN if unknown."""
+        return _measure_costs(self._batch, centroids)
+
+    def divide(self, costs: Floats, excluded: Integers) -> float | None:
+        """Divide the summed costs of all devices, without those excluded, by those of the common clustering; on rank 0.
+
+        None without known costs.
+        """
+        counted = np.ones(len(costs), bool)
+        counted[excluded] = False
+        return _divide_sums(costs, self._common[: len(costs)], counted)
+
+
+def _divide_sums(cost: Floats, reference: Floats, counted: Mask | None) -> float | None:
+    """Divide the sum of the costs by that of a reference, over counted devices for which both are known.
+
+    1 if both are 0; None without such devices, or if only the reference is 0.
+    """
+    is_known = np.isfinite(cost) & np.isfinite(reference)
+    if counted is not None:
+        is_known &= counted
+    if not is_known.any():
+        return None
+    total, of_reference = (float(np.cumsum(part[is_known])[-1]) for part in (cost, reference))
+    if of_reference == 0.0:
+        return 1.0 if total == 0.0 else None
+    return total / of_reference
+
+
 def score_test_points(
     devices: Devices, shards: Shards, gathering: Gathering, rows: tuple[Floats, Floats | None, Floats | None],
     rivals: Rivals, excluded: Integers,
@@ -153,12 +199,7 @@ def score_test_points(
     tests = shards.tests
     if tests is None:
         return None
-    batch = replace(
-        devices,
-        stored=np.require(tests.points, requirements=["C", "W"]),
-        offsets=tests.offsets,
-        point_weights=tests.weights,
-    )
+    batch = _make_batch(devices, tests)
     centroids, alone, n = rows[0], None, len(devices)
     if rivals.common is not None:
         k = len(rivals.common)
@@ -180,6 +221,12 @@ def score_test_points(
     return PersonalScores(
         sizes.astype(np.int64), cost, alone_cost, common_cost, centers_cost, None if tables is None else score, cells
     )
+
+
+def _make_batch(devices: Devices, tests: Shards) -> Devices:
+    """Return the batch of this rank with the test points in place of all others."""
+    points = np.require(tests.points, requirements=["C", "W"])
+    return replace(devices, stored=points, offsets=tests.offsets, point_weights=tests.weights)
 
 
 def _measure_costs(batch: Devices, models: Floats | None) -> Floats:

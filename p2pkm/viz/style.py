@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 # Okabe and Ito, "Color Universal Design" (2008), without yellow, which has too little contrast on white.
 CATEGORIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D31")
-BLUE, ORANGE, GREEN, RED, GRAY, PALE, INK = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#9A9A9A", "#EFEFEF", "#222222"
+BLUE, ORANGE, GREEN, PURPLE, RED = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00"
+GRAY, PALE, INK = "#9A9A9A", "#EFEFEF", "#222222"
 MARKERS = "osD^vP*Xd<>h"  # of series, which differ in print, too
 NONE = "#C4C4C4"  # cells of a map without a value: a gray that is distinct from white and from all colors of viridis
 DPI = 120

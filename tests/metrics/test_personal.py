@@ -52,6 +52,17 @@ def test_a_case_by_hand():
     assert (summary["test_ratio_alone"], summary["test_ratio_common"]) == (1.0, 3.0 / 39.0)
     assert (summary["test_ratio_worst"], summary["test_better"]) == (1.0, 0.0)
     assert (summary["test_ari"], summary["test_ari_all"], summary["test_cost_centers"]) == (None, None, None)
+    assert result.rounds[-1]["test_ratio_common"] == 3.0 / 39.0
+
+
+def test_records_have_the_ratio_of_every_round():
+    """The ends of a path move from the common centroid 4 half way to their points 0 and 8, the middle stays."""
+    tests = p2pkm.Shards.from_list([[[0.0]], np.zeros((0, 1)), [[8.0]]])
+    shards = p2pkm.Shards.from_list([[[0.0]], [[4.0]], [[8.0]]]).with_tests(tests)
+    method = p2pkm.GTVMin(1, alpha=0.5, init="global", schedule="jacobi", relaxation=1.0)
+    result = p2pkm.simulate(method, topologies.path(3), shards, rounds=2)
+    found = [record["test_ratio_common"] for record in result.rounds if record["stage"] == "gtvmin"]
+    assert found == [1.0, 0.25, 0.25]  # (2^2 + 2^2) / (4^2 + 4^2)
 
 
 def mean_cost(points, weights, centroids):
@@ -168,7 +179,10 @@ def test_they_influence_nothing_else(options):
     assert all(json.dumps(other) == json.dumps(first) for other in others)
     for run in runs[1:]:
         np.testing.assert_array_equal(run.labels, runs[0].labels)
-        assert run.rounds == runs[0].rounds
+        others = [
+            [{key: record[key] for key in record.keys() - OWN} for record in one.rounds] for one in (run, runs[0])
+        ]
+        assert others[0] == others[1]
     assert runs[0].summary["test_cost"] != runs[1].summary["test_cost"] and runs[2].summary["test_cost"] is None
 
 
@@ -208,6 +222,7 @@ def test_every_method_answers_both_questions(name):
     result = p2pkm.simulate(build(name, 3), graph, replace(shards, weights=np.broadcast_to(1.0, shards.m)), rounds=5)
     summary = result.summary
     assert {summary[key] is not None for key in ("test_cost", "test_ratio_common", "test_ari", "ratio_mean")} == {True}
+    assert result.rounds[-1]["test_ratio_common"] == summary["test_ratio_common"]
     assert (summary["test_ari_all"] is None) == (name == "local") == (summary["no_correspondence"] is not None)
     rows = {label: meaning for label, _, meaning in list_summary_rows({**summary, "out": None}, [])}
     for label in ("cost ratio", "ARI"):
@@ -232,12 +247,15 @@ def test_byzantine_devices_are_left_out():
     (bad,) = result.byzantine
     assert np.isnan([values[bad] for key, values in result.devices.items() if key.startswith("test_")]).all()
     assert bad != 2 and result.summary["test_devices"] == 4  # device 2 has no test points
+    assert result.rounds[-1]["test_ratio_common"] == result.summary["test_ratio_common"]
 
 
 def test_without_baselines_there_is_the_cost_alone():
-    summary = p2pkm.simulate(p2pkm.GTVMin(3), topologies.ring(6), draw(), baselines=False, rounds=3).summary
+    result = p2pkm.simulate(p2pkm.GTVMin(3), topologies.ring(6), draw(), baselines=False, rounds=3)
+    summary = result.summary
     assert summary["test_cost"] > 0.0 and summary["test_ari_all"] > 0.0
     assert {summary[key] for key in ("test_cost_common", "test_ratio_alone", "test_better")} == {None}
+    assert not any("test_ratio_common" in record for record in result.rounds)
 
 
 @pytest.mark.parametrize(
@@ -324,14 +342,14 @@ def test_three_ranks_give_the_same_bits():
 
 
 @pytest.mark.parametrize(
-    ("ratio", "chosen", "warned"),
-    [(None, None, True), (None, "strong with shares", True), (1.01, None, True), (0.9, None, False),
-     (None, "links", False), (None, "bayes with shares", False)],
+    ("ratio", "chosen", "sets", "warned"),
+    [(None, None, 6, True), (None, "strong with shares", 6, True), (1.01, None, 6, True), (0.9, None, 6, False),
+     (0.9, None, 1, True), (None, "links", 6, False), (None, "bayes with shares", 6, False)],
 )  # fmt: skip
-def test_centroids_that_suit_each_device_better_do_not_lose_quality(ratio, chosen, warned):
+def test_centroids_that_suit_each_device_better_do_not_lose_quality(ratio, chosen, sets, warned):
     summary = {"stream": None, "ratio_mean": 1.3, "ratio_best": 1.0, "termination": "converged",
                "ratio_best_round": 0, "ratio_best_stage": "gtvmin", "test_points": None if ratio is None else 9,
-               "test_ratio_common": ratio, "coupling_chosen": chosen}  # fmt: skip
+               "test_ratio_common": ratio, "coupling_chosen": chosen, "centroid_sets": sets}  # fmt: skip
     assert bool(list_warnings(summary)) is bool(describe_quality_loss([summary])) is warned
 
 

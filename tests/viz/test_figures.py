@@ -584,6 +584,25 @@ def test_draw_all_leaves_the_settings_of_the_user_alone(tmp_path):
     assert json.dumps({name: str(value) for name, value in mpl.rcParams.items()}) == before
 
 
+def test_convergence_shows_the_test_cost_where_devices_differ():
+    result = p2pkm.simulate("gtvmin:coupling=links", topologies.ring(8), "device-clusters:amplitude=1", clusters=3)
+    tests, ratio = result.summary["test_ratio_common"], result.summary["ratio_mean"]
+    assert tests < 1 < ratio
+    panels = plots.plot_convergence(result).axes[0].child_axes
+    assert [panel.lines[0].get_ydata()[-1] for panel in panels] == [
+        tests,
+        *map(result.summary.get, ("objective", "gtv")),
+    ]
+    drawn = plots.plot_progress(result, against="bytes").axes[0]
+    assert drawn.lines[0].get_ydata()[-1] == tests and "common" in drawn.get_ylabel()
+    assert plots.overlay([result]).axes[0].lines[0].get_ydata()[-1] == tests
+    # For a method whose devices agree, the excess is a measure of quality, too.
+    common = p2pkm.simulate("treelloyd", topologies.ring(8), "device-clusters:amplitude=1", clusters=3)
+    panels = plots.plot_convergence(common).axes[0].child_axes
+    assert panels[0].lines[0].get_ydata()[-1] == common.summary["test_ratio_common"]
+    assert panels[1].lines[0].get_ydata()[-1] == pytest.approx(100 * (common.summary["ratio_mean"] - 1))
+
+
 @pytest.mark.slow
 def test_figures_agree_with_a_real_run(solved):
     panels = render(plots.plot_convergence(solved)).child_axes

@@ -1,7 +1,7 @@
 """Convergence of a run: quality, objective and total variation over the rounds of all stages."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from p2pkm.viz.style import (
     GREEN,
     INK,
     PALE,
+    PURPLE,
     RED,
     choose_steps,
     format_tick_labels,
@@ -63,9 +64,11 @@ class Panel(NamedTuple):
 def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Figure":
     """Draw quality, objective and total variation over the recorded rounds of all stages.
 
-    Three panels share the axis of rounds, with one shaded band per stage: the excess cost over central k-means, the
-    objective, and the total variation (with a server, the ARI of the clients). Panels without values are omitted;
-    rounds without a value are gaps. The panels are ``ax.child_axes``.
+    Panels share the axis of rounds, with one shaded band per stage: the excess cost over central k-means, the
+    objective, and the total variation (with a server, the ARI of the clients). With test points the first panel is
+    their cost relative to a common clustering; it takes the place of the excess cost where the devices have better
+    centroids of their own. Panels without values are omitted; rounds without a value are gaps. The panels are
+    ``ax.child_axes``.
 
     Parameters
     ----------
@@ -78,10 +81,7 @@ def plot_convergence(result: "Run", ax: "Axes | None" = None) -> "Figure":
     matplotlib.figure.Figure
     """
     result = open_run(result)
-    panels = _choose_panels(result.rounds)
-    # For groups of devices and centroids of each device, the ratio to central k-means does not measure quality.
-    if result.summary.get("ratio_best") is None or is_personal(result.summary):
-        panels = [panel._replace(best=None) for panel in panels]
+    panels = _choose_panels(result.rounds, result.summary)
     height = 1.4 + 1.65 * len(panels)
     places, spans = place_rounds(result.rounds)
     slant = max((max(24.0, 3.8 * len(span.name) - 19.0) for span in spans if _is_narrow(span, spans)), default=0.0)
@@ -120,19 +120,25 @@ def place_rounds(rounds: Sequence[dict[str, Any]]) -> tuple[Floats, list[Span]]:
     return np.array(places), spans
 
 
-def _choose_panels(rounds: Sequence[dict[str, Any]]) -> list[Panel]:
+def _choose_panels(rounds: Sequence[dict[str, Any]], summary: Mapping[str, Any]) -> list[Panel]:
     """Return the panels with values, or the panel of the objective if none has any."""
-    ratio, objective, gtv, ari = (
-        read_records(rounds, name) for name in ("ratio_mean", "objective", "gtv", "ari_clients")
+    tests, ratio, objective, gtv, ari = (
+        read_records(rounds, name) for name in ("test_ratio_common", "ratio_mean", "objective", "gtv", "ari_clients")
     )
+    # For groups of devices and centroids of each device, the ratio to central k-means does not measure quality.
+    is_quality = summary.get("ratio_best") is not None and not is_personal(summary)
     excess = 100 * (ratio - 1)
     excess[np.abs(excess) < _EXACT] = 0.0
+    if np.isfinite(tests).any() and not is_quality:
+        excess[:] = np.nan
+    worse = _find_worse(rounds) if is_quality else None
     panels = [
-        Panel("Cost above central k-means (mean over devices)", "excess cost (%)", BLUE, excess, _find_worse(rounds)),
+        Panel("Cost of the test points of each device (a common clustering = 1)", "test cost", PURPLE, tests),
+        Panel("Cost above central k-means (mean over devices)", "excess cost (%)", BLUE, excess, worse),
         _panel("objective", RED, objective),
         _panel("ari_clients", GREEN, ari) if np.isfinite(ari).any() else _panel("gtv", GREEN, gtv),
     ]
-    return [panel for panel in panels if np.isfinite(panel.values).any()] or panels[1:2]
+    return [panel for panel in panels if np.isfinite(panel.values).any()] or panels[2:3]
 
 
 def _panel(key: str, color: str, values: Floats) -> Panel:

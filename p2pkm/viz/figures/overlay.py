@@ -51,10 +51,10 @@ def overlay(
     ax : matplotlib.axes.Axes, optional
         Axes to draw into; None: a new figure.
     show : {"convergence", "bytes", "cost"}, default="convergence"
-        * "convergence": cost above central k-means over the rounds of all stages; the objective if no run was compared
-          with central k-means.
+        * "convergence": cost over the rounds of all stages: that of the test points over that of a common clustering if
+          all runs have test points, else cost above central k-means, or the objective if no run was compared with it.
         * "bytes": bytes sent so far, over the rounds.
-        * "cost": cost above central k-means, or the objective, against bytes.
+        * "cost": the same cost, against bytes.
 
     Returns
     -------
@@ -122,7 +122,7 @@ def _label(run: "Result") -> str:
 
 def _choose_value(runs: "Sequence[Result]") -> str:
     """Return the metric of cost that all runs have recorded."""
-    for value in ("ratio_mean", "objective"):
+    for value in ("test_ratio_common", "ratio_mean", "objective"):
         if all(np.isfinite(read_records(run.rounds, value)).any() for run in runs):
             return value
     raise DataError(

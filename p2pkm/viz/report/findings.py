@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from p2pkm.core.units import count, format_bytes, format_number
+from p2pkm.metrics.milestones import is_personal
 from p2pkm.metrics.result import Result
 from p2pkm.viz.color_by import cost_per_point
 from p2pkm.viz.figures.bytes_per_device import sum_bytes
@@ -20,6 +21,10 @@ def _find_convergence(result: Result) -> str:
     known = [record["ratio_mean"] for record in result.rounds if record.get("ratio_mean") is not None]
     if not known:
         return f"{words}: {count(result.summary['rounds'], 'round')}, without a comparison with central k-means."
+    tests = [record["test_ratio_common"] for record in result.rounds if record.get("test_ratio_common") is not None]
+    if tests and is_personal(result.summary):
+        first, last = (format_number(ratio) for ratio in (tests[0], tests[-1]))
+        return f"{words}: the cost of the test points changes from {first} to {last} times that of a common clustering."
     first, last = (format_number(100 * (ratio - 1)) for ratio in (known[0], known[-1]))
     return f"{words}: the cost above central k-means changes from {first} % to {last} %."
 
