@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from p2pkm.core.errors import ExperimentError
+from p2pkm.core.errors import ExperimentError, NetworkError
 from p2pkm.storage.run_folder import check_target, make_new, name_folder
 from p2pkm.storage.save import write_bytes
 from p2pkm.storage.study_mark import MARK, format_mark, kind_of, write_mark
@@ -56,12 +56,23 @@ def open_folder(out: str | None, kind: str, *, mark: str = "") -> Path | None:
 
 
 def mark_folder(folder: Path, kind: str, content: Mapping[str, Any], *, shared: bool) -> None:
-    """Write what was asked; if several jobs share the folder, only the first one does."""
-    if not shared:
-        write_mark(folder, kind, content)
-        return
-    with suppress(FileExistsError), open(folder / MARK, "x", encoding="utf-8") as file:
-        file.write(format_mark(kind, content))
+    """Write what was asked; if several jobs share the folder, only the first one does.
+
+    Raises
+    ------
+    NetworkError
+        If it cannot be written.
+    """
+    try:
+        if not shared:
+            write_mark(folder, kind, content)
+            return
+        with suppress(FileExistsError), open(folder / MARK, "x", encoding="utf-8") as file:
+            file.write(format_mark(kind, content))
+    except OSError as error:
+        raise NetworkError(
+            f"{folder} cannot be written: {error.strerror or error}. Free disk space, or choose another --out"
+        ) from None
 
 
 def read_table(folder: Path) -> list[Row] | None:

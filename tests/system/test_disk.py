@@ -23,6 +23,7 @@ from tests.support.run_cli import (
     small_disk,
     there,
 )
+from tests.support.stored_rows import list_lines
 
 pytestmark = pytest.mark.slow
 
@@ -97,6 +98,36 @@ def test_a_list_of_seeds_on_a_full_disk(disk):
     assert ending.code == 4 and ending.out == "" and "Traceback" not in ending.err
     assert ending.err.count("No space left on device") == 1
     assert here("verify", disk / "list" / "seed-0", "--files-only").code == 0
+
+
+STUDY = """
+devices = 4
+data = "grid16:points=2"
+rounds = 2
+plot = false
+seeds = "0-9"
+[grid]
+graph = ["ring", "path"]
+"""
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("left", [8_000, 40_000, 150_000])
+def test_a_study_on_a_full_disk_goes_on_where_it_ended(disk, tmp_path, jobs, left):
+    """The disk is full with the mark of the study, after some rows, and when the table is written."""
+    (tmp_path / "study.toml").write_text(STUDY)
+    words = ("study", tmp_path / "study.toml", "--jobs", jobs, "-q", "--out")
+    _fill(disk, left)
+    ending = here(*words, disk / "study")
+    assert ending.code == 4 and ending.out == "" and "Traceback" not in ending.err, ending
+    assert ending.err.count(f"{disk / 'study'} cannot be written: No space left on device") == 1, ending.err
+    stored = list_lines(disk / "study")
+    (disk / "other").unlink()
+    assert here(*words, disk / "study").code == here(*words, tmp_path / "one").code == 0
+    kept = list_lines(disk / "study")
+    assert stored.items() <= kept.items() and len(kept) == 20
+    table = [(place / "study.csv").read_text().splitlines() for place in (disk / "study", tmp_path / "one")]
+    assert [len(lines) for lines in table] == [21, 21]
 
 
 def _run_and_remove(words, folder):
