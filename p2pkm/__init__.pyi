@@ -73,6 +73,7 @@ from p2pkm.methods.server.mavg import MAvg as MAvg
 from p2pkm.methods.server.mufc import MUFC as MUFC
 from p2pkm.methods.tree.treelloyd import TreeLloyd as TreeLloyd
 from p2pkm.metrics.result import Result as Result
+from p2pkm.network.client_share import ClientShare as ClientShare
 from p2pkm.network.graph import Topology as Topology
 from p2pkm.network.link_model import LinkModel as LinkModel
 from p2pkm.privacy.budget import PrivacyBudget as PrivacyBudget

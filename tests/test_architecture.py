@@ -496,6 +496,7 @@ def test_text_is_parsed_at_the_door():
         "p2pkm.channel.quantization",  # Quantization.of
         "p2pkm.channel.registry",  # --transforms
         "p2pkm.methods.init.value",  # Init.of
+        "p2pkm.network.client_share",  # ClientShare.of
         "p2pkm.network.link_model",  # LinkModel.of
         "p2pkm.channel.stale_policy",  # StalePolicy.of
         "p2pkm.experiments.config",  # graph, partition, algorithm

@@ -296,6 +296,7 @@ _LISTS: dict[str, Callable[[], Iterable[str]]] = {
     "link_model": _list_link_models,
     "faults": _list_class("p2pkm.channel.sampled_faults", "Faults"),
     "stream": _list_class("p2pkm.data.stream", "DataStream"),
+    "client_share": _list_class("p2pkm.network.client_share", "ClientShare"),
     "byzantine": _list_class("p2pkm.channel.byzantine", "Byzantine"),
     "quantize": _list_class("p2pkm.channel.quantization", "Quantization"),
     "compress": _list_class("p2pkm.channel.compression", "Compression"),

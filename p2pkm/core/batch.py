@@ -69,6 +69,7 @@ class Stream(IntEnum):
     VIEW = 62
     HEAD = 63
     BURST = 64
+    ASKED = 65
 
 
 class Kernels(Protocol):

@@ -399,6 +399,9 @@ def build_run(
     if points is not None:
         check_fit(algorithm, outline, points)
         _check_points(algorithm, options, topology, points)
+    if options.client_share is not None:
+        topology = options.client_share.apply(topology, seed)
+        outline = outline._replace(topology=topology)
     combination = Combination(algorithm, vars(options), planned, topology)
     net = None if options.link_model is None else _place_link_model(combination, graph, arrays)
     refuse_changing_links(combination)

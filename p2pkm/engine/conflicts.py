@@ -238,6 +238,11 @@ def _tell_faults_of_links(at: Combination) -> str:
     return "" if faults.device_faults_only else "--faults"
 
 
+def _tell_client_share(at: Combination) -> str:
+    share = at.options.get("client_share")
+    return "" if share is None else f"--client-share {share}"
+
+
 def _tell_changing_links(at: Combination) -> str:
     return at.topology.varying.name if at.topology is not None and at.topology.varying is not None else ""
 
@@ -295,6 +300,7 @@ COMPRESSION = Feature("`--compress`", _tell_transform("compression"))
 BYZANTINE = Feature("`--byzantine`", _tell_transform("byzantine"))
 FAULTS = Feature("`--faults` of devices", _tell_faults)
 FAULTS_OF_LINKS = Feature("`--faults` of links", _tell_faults_of_links)
+CLIENT_SHARE = Feature("`--client-share`", _tell_client_share)
 CHANGING_LINKS = Feature("changing links", _tell_changing_links)
 WEIGHTS = Feature("point weights", _tell_weights)
 GROUPS = Feature("`--groups`", _tell_groups)
@@ -379,6 +385,15 @@ def _against_faults(algorithm: Any) -> str:
     return "" if algorithm.traits.tolerates_absence else _against_lost_messages(algorithm)
 
 
+def _against_client_share(algorithm: Any) -> str:
+    traits = algorithm.traits
+    if not traits.needs_hub:
+        return "has no server"
+    if traits.one_shot:
+        return "asks each client once, so the points of the others would never count"
+    return "" if traits.is_server_method else "has no round in which a server could leave out clients"
+
+
 def _against_changing_links(algorithm: Any) -> str:
     return find_star_reason(algorithm) or _declared(Condition.CHANGING_LINKS)(algorithm)
 
@@ -386,7 +401,7 @@ def _against_changing_links(algorithm: Any) -> str:
 # What causes the conditions that transforms exclude, for the documentation.
 _CONDITIONS: Mapping[Condition | str, str] = {
     Condition.LOSSY_LINKS: "`--faults`, or `--schedule async` with `--link-model`",
-    Condition.CHANGING_LINKS: "a graph whose links change",
+    Condition.CHANGING_LINKS: "a graph whose links change, or `--client-share`",
     Condition.CHANGED_MESSAGES: "another transform that changes messages",
     Condition.LINK_MODEL: "`--link-model`",
 }
@@ -452,6 +467,7 @@ OF_OPTIONS = (
         STREAM, GROUPS, "finds groups once, at the start", "--groups cannot be combined with --stream: {name} {why}",
         "Remove --groups or --stream.",
     ),
+    Conflict(CLIENT_SHARE, None, _against_client_share, _WITH_METHOD, "Remove --client-share, or use {methods}"),
     Conflict(
         STREAM, None, _against_stream, "{name} cannot follow a stream: with these parameters it {why}",
         "Remove --stream, or use {methods}",
@@ -659,6 +675,8 @@ def _find_conditions(at: Combination) -> Iterator[tuple[Condition, str, str]]:
         yield Condition.LOSSY_LINKS, f"{model} and --schedule async", "use another schedule"
     if at.options.get("link_model") is not None:
         yield Condition.LINK_MODEL, model, f"remove {model}"
+    if share := _tell_client_share(at):
+        yield Condition.CHANGING_LINKS, share, f"remove {share}"
 
 
 def _list_effects(kind: type[Transform], settings: Settings) -> list[Condition | str]:

@@ -255,8 +255,9 @@ def run_stage(
             # schedule the objective could increase if a color class used the centroids of the round before.
             state = algorithm.update(state, channel.receive(inbox, state, batch), batch)
             # Time-varying graphs: `update` used the links that its tables arrived on, `message` uses the next ones.
-            if links.advance(due=schedule.is_synchronous or turn == schedule.length):
-                batch = links.devices.at_turn(t, turn - 1, schedule.opening)
+            if links.advance(due=schedule.ends_graph_round(turn)):
+                senders = active if schedule.is_request_reply else schedule.opening
+                batch = links.devices.at_turn(t, turn - 1, senders)
             messages = channel.send(algorithm.message, state, batch)
             inbox = _deliver(network, messages)
             # In a request-reply schedule only the last turn decides whether anything was sent.

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from p2pkm.engine.event_driven import Events
     from p2pkm.engine.virtual_time import Timing
     from p2pkm.network.link_model import LinkParameters
+    from topologies import TimeVaryingGraph
 
 
 @dataclass(frozen=True)
@@ -138,18 +139,18 @@ def play(rank: Rank, observers: Observers = Observers()) -> Outcome:
     checkpointer = Checkpointer(monitor, sink, rank.shards, kernels, rank.saved)
     events = _schedule_events(run)
     checkpointer.watch(channel.checkpointed | ({} if events is None else {"events": events}))
+    weights = network.allgather_by_device(batch.masses) if batch.weighted else None
     context = RunContext(
         channel.equip(batch),
         run.topology.colors,
         monitor,
         rank.interrupted,
-        run.topology.varying,
+        _draw_links(run, sizes if weights is None else weights),
         checkpointer,
         events,
         channel,
         run.all_rounds,
     )
-    weights = network.allgather_by_device(batch.masses) if batch.weighted else None
     setting = InitContext(
         run.topology, sizes, batch.shared_key, run.algorithm.k, rank.shards.d, channel.exposes, weights,
         partial(_compute_on_root, world),
@@ -255,6 +256,13 @@ def _complete(
     result = add_medians(result, points, rank.scaling, finished.devices, gathering)
     disclosed, suppressible = arrays.get("disclosed"), not against_suppression(rank.run.algorithm)
     return None if result is None else add_disclosed(result, disclosed, suppressible=suppressible)
+
+
+def _draw_links(run: Run, sizes: Integers | Floats) -> "TimeVaryingGraph | None":
+    """Return the active links of each round; a server may ask clients by their points, which are known only now."""
+    share = run.options.client_share
+    topology = run.topology if share is None else share.apply(run.topology, run.seed, sizes)
+    return topology.varying
 
 
 def _schedule_events(run: Run) -> "Events | None":

@@ -425,6 +425,15 @@ class RunOptions:
         metavar="SPEC",
         reads="p2pkm.channel.stale_policy:StalePolicy",
     )
+    client_share: Any = option(
+        None,
+        "Share of the clients that a server asks in each round, such as 0.1.",
+        section=_NETWORK,
+        details="0.1:by=size draws clients in proportion to their number of points. The others neither compute nor "
+        "send in this round. Stages before the method run with all clients.",
+        metavar="SPEC",
+        reads="p2pkm.network.client_share:ClientShare",
+    )
     byzantine: Any = option(
         None,
         "Number and behavior of Byzantine devices, such as 2:kind=flip,place=central.",

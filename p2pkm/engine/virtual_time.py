@@ -254,6 +254,9 @@ def _advance_stages(
             if not free:
                 clock.barrier()
             rows, lengths, is_active = sent[:, 0], sent[:, 1], sent[:, 2] > 0
+            if schedule.is_request_reply:
+                # A client without an active link is not asked, so it does not compute.
+                is_active &= np.bincount(topology.sources[edges], minlength=topology.n) > 0
             arrivals = None
             if stage_faults is not None:
                 returning = stage_faults.start_round(t)

@@ -47,7 +47,8 @@ def deal(run: Run, world: World, saved: Checkpoint | None) -> Rank:
         texts["saved"] = saved.outline
     order: dict[str, Any] = {name: encode(json.dumps(text)) for name, text in texts.items()}
     order |= run.to_arrays() | topology.to_arrays()
-    if topology.varying is not None:
+    # The links of a star are drawn from the options, see `ClientShare`.
+    if topology.varying is not None and topology.hub < 0:
         order["changing"] = np.ones(1)
     order = world.broadcast(order | division.to_arrays())
     parts = _split_points(run, division)

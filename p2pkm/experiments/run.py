@@ -30,7 +30,16 @@ from p2pkm.storage.lock import Lock
 from p2pkm.storage.run_folder import RunFolder, check_target, lock_new_folder, lock_target, name_run
 
 _NOT_CONVERGED = 5  # exit code of --require-converged
-_INPUTS = ("graph", "data", "partition", "link_model", "faults", "stale_policy", "stream")  # recorded in the summary
+_INPUTS = (
+    "graph",
+    "data",
+    "partition",
+    "link_model",
+    "faults",
+    "stale_policy",
+    "client_share",
+    "stream",
+)  # recorded in the summary
 
 
 class OutputOptions(NamedTuple):

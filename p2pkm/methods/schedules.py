@@ -37,6 +37,14 @@ class Schedule(NamedTuple):
     length: int = 1
     check_termination: Callable[[str], str] = str
 
+    def ends_graph_round(self, turn: int) -> bool:
+        """Whether the links of a time-varying graph change in this turn, from 1: after its updates, before it sends.
+
+        If a device replies in a turn to messages of the turn before, both use the same links, so they change in the
+        first turn. Otherwise they change in every turn in which all devices act, or in the last one.
+        """
+        return self.is_synchronous or turn == (1 if self.is_request_reply else self.length)
+
 
 def jacobi(devices: Devices, turns: int = 1, before: int = 0) -> Schedule:
     """Activate all devices in each of `turns` turns; the first round has `before` more turns."""

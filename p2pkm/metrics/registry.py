@@ -545,6 +545,8 @@ METRICS: tuple[Metric, ...] = (
     # faults, adversaries and disclosure
     Metric("faults", "faults", "fault model", needs=_FAULTS, tables=_NONE),
     Metric("stale_policy", "stale policy", "use of outdated neighbor tables", needs=_FAULTS, tables=_NONE),
+    Metric("client_share", "client share", "share of the clients that the server asks in each round",
+           needs="`--client-share`", tables=_NONE),
     Metric("messages_lost", "messages lost", "messages lost in transit", "messages", needs=_FAULTS, better="lower",
            tables=_CLOSING | ShownIn.STUDY, row=rows.format_lost, **_TRAFFIC | _OPTION),
     Metric("unavailable_fraction", "unavailable devices", "share of the devices, mean over rounds", needs=_FAULTS,

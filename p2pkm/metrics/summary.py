@@ -428,6 +428,9 @@ def _explain_missing_centroids(topology: Topology, facts: dict[str, Any]) -> str
     if lost:
         reasons.append(f"faults lost {count(lost, 'message')}")
         remedies.append("fewer --faults")
+    if share := facts.get("client_share"):
+        reasons.append(f"the server asked client_share {share} of the clients in a round")
+        remedies += ["a larger --client-share", "more --rounds"]
     # A server has centroids after one round.
     is_short = topology.hub < 0 or not facts["rounds"]
     if not reasons and is_short and facts["termination"] == "round-limit":
@@ -435,7 +438,7 @@ def _explain_missing_centroids(topology: Topology, facts: dict[str, Any]) -> str
     if facts["algorithm"] == "fkm" and not reasons:
         reasons.append("fkm keeps no cluster of a single point")
         remedies.append("--algorithm fkm:min_count=1")
-    if least > 1 or not lost:
+    if least > 1 or not (lost or share):
         remedies += ["fewer clusters", "more points per device"]
     why = " and ".join([*reasons, "no centroid reached them"])
     return f"{why}. Use {', '.join(remedies[:-1])} or {remedies[-1]}" if remedies[1:] else f"{why}. Use {remedies[0]}"

@@ -171,6 +171,14 @@ compare --out full                        | does not hold a comparison
 --quantize rise                         | Did you mean 'rice'
 --quantize rice:bits=60                 | expected a whole number from 1 to 52
 --quantize rice --noise 0.1             | noise is not a multiple of the step size
+--client-share 0.1                      | cannot be combined with gtvmin: the method has no server
+--client-share 0.1 --algorithm kfed     | asks each client once
+--client-share 0.1 --algorithm fedlloyd | no round in which a server could leave out clients
+--client-share 0 --algorithm fkm        | client_share is 0.0; expected a finite number above 0 and at most 1
+--client-share 2 --algorithm fkm        | client_share is 2.0; expected a finite number above 0 and at most 1
+--client-share some --algorithm fkm     | expected a share of the clients, with options
+--client-share 0.1:by=sise --algorithm fkm | Did you mean 'size'
+--client-share 0.1 --algorithm fkm --quantize rice | the receiver at a new link
 --compress topk:share=0                 | compress:share is 0.0; expected a finite number above 0
 --compress topk:share=0.7               | expected at most 0.5 with topk, or 1
 --compress randomk:share=2              | compress:share is 2; expected at most 1

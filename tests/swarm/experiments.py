@@ -138,6 +138,7 @@ def _optional(rng: Random) -> Iterator[tuple[str, str]]:
     yield "init", _init(rng)
     yield "faults", _faults(rng)
     yield "stale-policy", rng.choice(("drop", "keep:age=1", "keep:age=3"))
+    yield "client-share", rng.choice(("0.1", "0.5", "0.6:by=size", "1"))
     yield (
         "byzantine",
         (

@@ -37,8 +37,8 @@ _MOVED_ALIKE = (*_BY_NUMBER, "gtvmin", "gossip", "dgc")  # nothing is drawn from
 _NO_LIES = {"byzantine": None, "noise": 0, "link_model": None, "quantize": "none", "baselines": False}
 _OPTIONS = (
     "rounds", "all_rounds", "seed", "record_every", "allow_disconnected", "link_model", "faults", "stale_policy",
-    "byzantine", "min_cluster_size", "noise", "quantize", "compress", "scale", "k_max", "stream", "baselines",
-    "silhouette",
+    "client_share", "byzantine", "min_cluster_size", "noise", "quantize", "compress", "scale", "k_max", "stream",
+    "baselines", "silhouette",
 )  # fmt: skip
 
 

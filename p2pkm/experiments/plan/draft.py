@@ -179,6 +179,9 @@ def build_plan(experiment: RunOptions, ranks: int | None) -> RunPlan:
         refusal = error
     else:
         resolved = record_defaults(resolved, specs.method, run)
+        # With --client-share the links of the star change.
+        topology = run.topology
+        setting = setting._replace(topology=topology)
     method = method.configure(outline._replace(points=size.points)) if run is None else run.configure(size.points)
     channel = ChannelPlan() if run is None else run.channel
     sequence, stage_refusal = _list_stages(resolved, method, setting, channel)

@@ -206,13 +206,19 @@ def _reports(inputs: TrafficInputs, sent: Reports) -> tuple[SentByRound, bool]:
     topology, method = inputs.topology, inputs.plan.algorithm
     hub = np.arange(topology.n) == topology.hub
     each = inputs.plan.sizes if sent.by_points else np.full(topology.n, sent.rows // topology.clients)
-    reports = SentTables((~hub).astype(np.int64), each, sent.columns, exact=sent.exact)
     rows = np.full(topology.n, method.k)
-    down = SentTables(topology.clients * hub, rows, inputs.plan.size.features, exact=sent.answered)
-    if method.traits.one_shot:
-        return lambda t: ((reports,), (down,))[t] if t < 2 else (), False
-    later = down, reports._replace(exact=sent.exact and sent.answered)
-    return lambda t: later if t else (reports,), True
+    graph = topology.varying if _varies(inputs.stage, inputs.plan) else None
+
+    def predict(t: int) -> Sent:
+        # Each client that is asked has one active link, and the server one for each of them.
+        asked = topology.degrees if graph is None else graph.degrees(t)
+        down = SentTables(asked * hub, rows, inputs.plan.size.features, exact=sent.answered)
+        reports = SentTables(asked * ~hub, each, sent.columns, exact=sent.exact and (t == 0 or sent.answered))
+        if method.traits.one_shot:
+            return ((reports,), (down,))[t] if t < 2 else ()
+        return (down, reports) if t else (reports,)
+
+    return predict, graph is None and not method.traits.one_shot
 
 
 def _flooding(inputs: TrafficInputs, sent: Flooding) -> tuple[SentByRound, bool]:

@@ -212,7 +212,8 @@ def stages(algorithm: Any, at: InitContext, rounds: int, *, seeded: bool) -> tup
         if algorithm.traits.normalization in ("coordinate", "entries"):
             before = (scaling_stage("minmax", at)._replace(name="bounding-box"),)
         on_star: Algorithm = Star(algorithm) if algorithm.traits.is_server_method else algorithm
-        return (*before, Stage(algorithm.name, on_star, rounds))
+        note = _incompatibility_note(algorithm, at.topology)
+        return (*before, Stage(algorithm.name, on_star, rounds, note=note))
     surrounding = algorithm.stages(at)
     # Remains empty if the method needs none, or the centroids are given.
     seeding: tuple[Stage, ...] = ()
@@ -283,6 +284,11 @@ def _incompatibility_note(algorithm: Any, topology: Topology) -> str:
     # A graph with period 1 and all links active is static; it has a mixing matrix only.
     if graph is None or (graph.period == 1 and graph.active(0).all()):
         return ""
+    if topology.hub >= 0:
+        return (
+            f"the server asks {graph.name} in each round of {algorithm.name}; the others neither compute nor send, and "
+            "keep the centroids that they received last"
+        )
     claim = ""
     if algorithm.objective is not None:
         claim = (

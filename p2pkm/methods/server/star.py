@@ -57,7 +57,8 @@ class Star(OnGraph):
     any client has sent a new table. In the second every client that received new centroids stores them and sends a
     report, unless the method is one-shot. In the initial exchange clients send reports. So R rounds with n clients cost
     n (R + 1) messages up and n R down; a one-shot method costs n up and n down. If messages may be lost, the server
-    continues with the reports that it has, and a client that receives nothing sends its report again.
+    continues with the reports that it has, and a client that receives nothing sends its report again. A client without
+    an active link is not asked in this round: it neither computes nor sends.
     """
 
     method: ServerMethod
@@ -87,7 +88,7 @@ class Star(OnGraph):
         converged = np.zeros(n, np.bool_)
         induced = np.full(n, self.method.labels_by_local_rows)
         state = StarState(model, converged, *empty, np.zeros(n, np.int64), shift, span, induced)
-        return self._report(state, devices.at_stage_start(devices.ids != devices.server))
+        return self._report(state, devices.at_stage_start((devices.ids != devices.server) & _find_linked(devices)))
 
     def message(self, state: StarState, devices: Devices) -> DenseMessages:
         """Send the centroids in the turn of the server, the reports in the turn of the clients."""
@@ -123,7 +124,7 @@ class Star(OnGraph):
         """Find the clients that report; with losses also those without a reply, in one-shot methods only these."""
         if self.method.traits.one_shot:
             return devices.active_devices & devices.has_stale_links & np.isposinf(state.centroids[:, 0, 0])
-        return devices.active_devices if devices.has_stale_links else acts
+        return devices.active_devices & _find_linked(devices) if devices.has_stale_links else acts
 
     def _aggregate(self, state: StarState, inbox: Inbox, devices: Devices, acts: Mask) -> StarState:
         """Aggregate the reports at the server; held is -1 if it has nothing to send."""
@@ -155,7 +156,7 @@ class Star(OnGraph):
         model = (state.centroids - shift) / span
         values, rows, local = self.method.report(scaled, model)
         without_reply = devices.active_devices & np.isposinf(model[:, 0, 0])
-        if devices.has_stale_links and devices.round and without_reply.any():
+        if devices.has_stale_or_varying_links and devices.round and without_reply.any():
             # They repeat the report of the initial exchange, so the method is called as in round 0.
             first = self.method.report(scaled.at_stage_start(devices.active_devices), model)
             values = choose_tables(without_reply, first.values, values)
@@ -190,6 +191,12 @@ def choose_tables(mask: Mask, if_true: Floats, if_false: Floats) -> Floats:
     chosen[~mask, : if_false.shape[1]] = if_false[~mask]
     chosen[mask, : if_true.shape[1]] = if_true[mask]
     return chosen
+
+
+def _find_linked(devices: Devices) -> Mask:
+    """Find the devices with an active link, bool[n]."""
+    linked: Mask = np.bincount(devices.sources[devices.active_edges], minlength=len(devices)) > 0
+    return linked
 
 
 def _is_server_turn(devices: Devices) -> bool:

@@ -94,6 +94,16 @@ def test_a_method_with_a_server_sends_what_was_planned(name, partition):
         assert all(volume.exact_bytes for _, volume, _ in rows)
 
 
+@pytest.mark.parametrize("name", ["dwfkm", "fkm", "ffcm1", "ffcm2"])
+def test_a_share_of_the_clients_sends_what_was_planned(name):
+    rows = compare(algorithm=name, devices=9, data="blobs:points=60,clusters=4", clusters=3, partition="iid",
+                   client_share="0.4:by=size", **ROUNDS)  # fmt: skip
+    check(rows)
+    method = [(volume, sent) for course, volume, sent in rows if course.name == name]
+    assert all(volume.exact_messages and sent[0] in (4, 8) for volume, sent in method)
+    assert name != "ffcm1" or all(volume.exact_bytes for volume, _ in method)
+
+
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 2.5)])
 @pytest.mark.parametrize("name", ["central", "cdkm"])
 def test_weights_are_planned_if_they_are_sent(name, weights, tmp_path):
