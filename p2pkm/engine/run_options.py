@@ -79,8 +79,8 @@ class RunOptions:
         section=_DATA,
         is_basic=True,
         details="The default has clusters that differ between devices, and test points; it is grid16 in compare and "
-        "studies, with --partition or --stream, and for methods that learn features. Generator with its options, such as "
-        "blobs:clusters=8; or a file: .csv .tsv .txt .xlsx .ods .npy .npz "
+        "studies, with --partition or --stream, and for methods that learn features. Generator with its options, such "
+        "as blobs:clusters=8; or a file: .csv .tsv .txt .xlsx .ods .npy .npz "
         ".parquet .arrow .feather .arff .json (LEAF) .h5ad. FOLDER/ or 'FOLDER/*.csv' reads one file per device.",
         metavar="SPEC",
         completes=True,
