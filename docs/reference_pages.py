@@ -271,6 +271,8 @@ def list_functions(functions: Mapping[str, Any], documented: Mapping[str, Any] |
     for name, function in functions.items():
         docstring = (documented or functions)[name].__doc__
         summary = inspect.cleandoc(docstring or "").split("\n\n")[0].replace("\n", " ").removesuffix(".")
+        summary = summary.removeprefix("Return ").removeprefix("the model of ")  # here the rows are things, not actions
+        summary = summary[:1].upper() + summary[1:]
         defaults = inspect.signature(function).parameters
         keys = ", ".join(f"`{key}={show_default(defaults[key].default)}`" for key in parameters(function))
         rows.append((f"`{name}`", summary, keys))

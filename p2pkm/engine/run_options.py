@@ -245,8 +245,8 @@ class RunOptions:
         "Share of the points of each device that only measure it.  [default: 0]",
         section=_DATA,
         details="Test points: of m points of a device, test_share times m, rounded down, which no stage and no "
-        "baseline sees. The closing table then answers a second question: how good the clustering of each device is "
-        "on its own test points, beside one clustering for all devices and beside each device alone.",
+        "baseline sees. The table of the run then answers a second question: how good the clustering of each device "
+        "is on its own test points, compared with one clustering for all devices and with each device alone.",
         metavar="S",
     )
     clusters: int | Literal["auto"] | None = option(
