@@ -30,7 +30,7 @@ class Ditto(FedLloyd):
         Largest number of Lloyd steps of a client; fewer if its labels do not change.
     pull : float, default=1.0
         lambda: weight of a common centroid, in points, in the mean by which a client computes its own. 0: the common
-        clustering is only the start of k-means at the client.
+        clustering is only the initialization of k-means at the client.
 
     Raises
     ------
