@@ -85,7 +85,7 @@ def add_to_page(app: Any, name: str, source: list[str]) -> None:
             pages = [*re.findall(r"\]\(([\w/-]+)\.md\)", links), _BUILT.get(caption, "")]
             source[0] += _TOCTREE.format(caption=caption, pages="\n".join(pages))
     elif name == "ref/methods":
-        pages = re.findall(r"\]\((methods/[\w-]+)\.md\)", text)
+        pages = dict.fromkeys(re.findall(r"\]\((methods/[\w-]+)\.md\)", text))
         source[0] += _TOCTREE.format(caption="Methods", pages="\n".join(pages))
     elif name.startswith("ref/methods/"):
         picture = f"../../_made/{name.rpartition('/')[2]}.png"

@@ -35,7 +35,7 @@ COMMON = {
 SECTIONS = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 METHOD_PAGE = """# {name}
 
-{summary}.
+{summary}
 
 ```bash
 {example}
@@ -67,21 +67,27 @@ def make_tables() -> dict[str, str]:
     return {name: make() for name, make in tables.items()}
 
 
-def describe_method(name: str) -> str:
-    """Make the page of a method: command, and docstring or a link to a method of the same class."""
-    cls = _find_class(name)
-    first = next(other for other in METHODS if _find_class(other) is cls)
-    facts = describe(name)
+def list_pages() -> dict[str, list[str]]:
+    """List the pages of methods, each with the names of the methods that share a class: the first one names it."""
+    pages: dict[str, list[str]] = {}
+    for name in METHODS:
+        pages.setdefault(_find_page(name), []).append(name)
+    return pages
+
+
+def describe_method(page: str) -> str:
+    """Make the page of a class of methods: commands, published values, and its docstring."""
+    names = list_pages()[page]
+    facts = [describe(name) for name in names]
+    shared = len(names) > 1
+    summaries = [(f"`{one['name']}`: " if shared else "") + one["summary"].removesuffix(".") + "." for one in facts]
+    published = [_describe_published(one["published"]) for one in facts if one["published"]]
     return METHOD_PAGE.format(
-        name=name,
-        summary=facts["summary"].removesuffix("."),
-        example=facts["example"],
-        published=f"{_describe_published(facts['published'])}\n\n" if facts["published"] else "",
-        documentation=(
-            to_markdown(inspect.cleandoc(cls.__doc__))
-            if first == name
-            else f"Equations and options: [{first}]({first}.md), the same class."
-        ),
+        name=" and ".join(names),
+        summary="\n".join(f"* {one}" for one in summaries) if shared else summaries[0],
+        example="\n".join(one["example"] for one in facts),
+        published="".join(f"{text}\n\n" for text in published),
+        documentation=to_markdown(inspect.cleandoc(_find_class(page).__doc__)),
     )
 
 
@@ -91,9 +97,9 @@ def _describe_published(text: str) -> str:
     command, _, values = selected.partition(" selects: ")
     is_same = values == "the same as the defaults"
     if source == OPEN and is_same:
-        return "The paper leaves the numbers open."
+        return "The paper does not specify the numbers."
     if source == OPEN:
-        return f"`{command}` selects {values}; the paper leaves it open."
+        return f"`{command}` selects {values}, the first default of p2pkm; the paper specifies none."
     if is_same:
         return f"The defaults are the published ones ({source})."
     return f"`{command}` selects {values}, as published ({source})."
@@ -133,12 +139,19 @@ def _convert_entries(body: str) -> str:
 def _convert_text(text: str) -> str:
     """Convert references, and indented blocks after a double colon."""
     text = re.sub(r"(\[\d+\])_", r"\1", text)
+    text = re.sub(r"\bdocs/([\w/-]+/([\w-]+)\.md)", _convert_page, text)
     text = re.sub(r"^\.\. (\[\d+\]) ((?:.*\n?)(?:[ ]{2,}.*\n?)*)", _convert_reference, text, flags=re.MULTILINE)
     return re.sub(r"::\n\n((?:[ ]{2,}.*\n?|\n)+)", _convert_block, text)
 
 
 def _convert_reference(match: re.Match[str]) -> str:
     return f"{match[1]} {' '.join(match[2].split())}\n\n"
+
+
+def _convert_page(match: re.Match[str]) -> str:
+    """Link to a page, by its title."""
+    title = (Path(__file__).parent / match[1]).read_text("utf-8").partition("\n")[0].removeprefix("# ")
+    return f"[{title}](../../{match[1]})"
 
 
 def _convert_block(match: re.Match[str]) -> str:
@@ -149,6 +162,16 @@ def _find_class(name: str) -> Any:
     """Find the class of a method, without the parameters that its name sets."""
     kind = find(name)
     return getattr(kind, "func", kind)
+
+
+def _find_page(name: str) -> str:
+    """Find the page of a method: that of the first method of its class."""
+    return next(other for other in METHODS if _find_class(other) is _find_class(name))
+
+
+def _link(name: str) -> str:
+    """Write a link to the page of a method, from a page in ref/."""
+    return f"[{name}](methods/{_find_page(name)}.md)"
 
 
 def list_api() -> str:
@@ -201,7 +224,7 @@ def list_methods() -> str:
     described = [describe(name) for name in METHODS]
     rows = [
         (
-            f"[{m['name']}](methods/{m['name']}.md)",
+            _link(m["name"]),
             "yes" if m["server"] else "no",
             m["sends"],
             m["points"],
@@ -219,7 +242,7 @@ def list_combinations() -> str:
     for name in METHODS:
         reasons = explain_method(find(name)(1))
         row = tuple("no" if reason else "" for reason in reasons.values())
-        alike.setdefault(row, []).append(f"[{name}](methods/{name}.md)")
+        alike.setdefault(row, []).append(_link(name))
     return make_table(("methods", *reasons), [(", ".join(names), *row) for row, names in alike.items()])
 
 
@@ -227,7 +250,7 @@ def list_method_options() -> str:
     """List which methods have which of the options that are parameters of methods."""
     rows = []
     for option in METHOD_FIELDS:
-        names = [f"[{name}](methods/{name}.md)" for name in METHODS if option in parameters(find(name))]
+        names = [_link(name) for name in METHODS if option in parameters(find(name))]
         rows.append((f"`--{option.replace('_', '-')}`", ", ".join(names)))
     return make_table(("option", "methods"), rows)
 
@@ -248,6 +271,8 @@ def list_functions(functions: Mapping[str, Any], documented: Mapping[str, Any] |
     for name, function in functions.items():
         docstring = (documented or functions)[name].__doc__
         summary = inspect.cleandoc(docstring or "").split("\n\n")[0].replace("\n", " ").removesuffix(".")
+        summary = summary.removeprefix("Return ").removeprefix("the model of ")  # here the rows are things, not actions
+        summary = summary[:1].upper() + summary[1:]
         defaults = inspect.signature(function).parameters
         keys = ", ".join(f"`{key}={show_default(defaults[key].default)}`" for key in parameters(function))
         rows.append((f"`{name}`", summary, keys))

@@ -15,8 +15,6 @@ import measured
 import reference_pages
 import verdicts
 
-from p2pkm.methods.registry import METHODS
-
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 METHOD_PAGES = HERE / "ref" / "methods"
@@ -46,7 +44,9 @@ def make_pages() -> dict[Path, str]:
     """Make the texts of all pages, those of methods included."""
     pages = [ROOT / "README.md", *sorted(HERE.glob("*.md")), *sorted(HERE.glob("[!_]*/*.md"))]
     texts = {page: write_page(page.read_text("utf-8"), page) for page in pages}
-    return texts | {METHOD_PAGES / f"{name}.md": reference_pages.describe_method(name) for name in METHODS}
+    return texts | {
+        METHOD_PAGES / f"{name}.md": reference_pages.describe_method(name) for name in reference_pages.list_pages()
+    }
 
 
 def list_outdated() -> list[Path]:

@@ -73,7 +73,7 @@ def describe(name: str | None) -> Any:
     return {
         "name": key,
         "summary": summary,
-        "server": needs_hub(method),
+        "server": needs_hub(method) and card.sends != "nothing",  # local runs on a star, but sends nothing
         "family": card.family,
         "sends": card.sends,
         "points": card.points,
@@ -108,7 +108,7 @@ def _format_table(methods: list[dict[str, Any]]) -> str:
     lines = [head]
     for family, title in FAMILIES.items():
         rows = [
-            f"  {method['name']:{width}}  {_has_server(method):6}  {method['sends']:15}  {method['points']:10}  "
+            f"  {method['name']:{width}}  {_yes(method['server']):6}  {method['sends']:15}  {method['points']:10}  "
             f"{method['line']}"
             for method in methods
             if method.get("family") == family
@@ -126,13 +126,13 @@ def _format_table(methods: list[dict[str, Any]]) -> str:
     ])
 
 
-def _has_server(method: dict[str, Any]) -> str:
-    return "yes" if method["server"] and method["sends"] != "nothing" else "no"
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def _format_page(facts: dict[str, Any]) -> str:
     """Format a method: summary, traits, notes, options with their defaults, an example and the source."""
-    traits = f"Server: {_has_server(facts)}. Sends: {facts['sends']}. Raw points: {facts['points']}."
+    traits = f"Server: {_yes(facts['server'])}. Sends: {facts['sends']}. Raw points: {facts['points']}."
     guarantee = f"Privacy guarantee: {facts['privacy_guarantee'] or 'none'}."
     blocks = [f"{facts['name']}: {facts['summary']}", traits, "\n".join(wrap(guarantee, _WIDTH))]
     for title in _NOTES.values():

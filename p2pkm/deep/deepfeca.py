@@ -53,9 +53,9 @@ class DeepFeCA(DeepMethod):
     temperature : float, default=0.1
         tau.
     epochs, batch : int, default=5, 32
-        Of a client in a round.
+        Epochs of a client in a round, and images in a batch.
     rate, momentum, decay : float, default=0.02, 0.9, 1e-6
-        Of the gradient descent.
+        Learning rate, momentum and weight decay of the gradient descent.
     views : bool, default=True
         Whether images are augmented at random (shift, rotation, scale, brightness, noise) in training.
     horizon : int, optional

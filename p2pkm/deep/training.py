@@ -94,7 +94,8 @@ def find_shape(text: str | None, d: int) -> Shape:
         candidates.append(f"{isqrt(d // 3)}x{isqrt(d // 3)}x3")
     raise DataError(
         f"points of {d} features are not square images of one channel. Set their shape, for example "
-        f"shape={' or shape='.join(candidates)}, or use an .npz of images [n, height, width, channels]"
+        f"shape={' or shape='.join(candidates)}, or use images, such as the data source shapes, or an .npz of "
+        "[n, height, width, channels]"
     )
 
 

@@ -75,12 +75,12 @@ class RunOptions:
     )
     data: str | None = option(
         None,
-        "Points: a generator or a file.  [default: device-clusters:amplitude=0.6]",
+        "Source of the points.  [default: device-clusters:amplitude=0.6; compare: grid16]",
         section=_DATA,
         is_basic=True,
-        details="The default has clusters that differ between devices, and test points; it is grid16 in studies, with "
-        "--partition or --stream, and for methods that learn features. Generator with its options, such as "
-        "blobs:clusters=8; or a file: .csv .tsv .txt .xlsx .ods .npy .npz "
+        details="The default has clusters that differ between devices, and test points; it is grid16 in compare and "
+        "studies, with --partition or --stream, and for methods that learn features. Generator with its options, such "
+        "as blobs:clusters=8; or a file: .csv .tsv .txt .xlsx .ods .npy .npz "
         ".parquet .arrow .feather .arff .json (LEAF) .h5ad. FOLDER/ or 'FOLDER/*.csv' reads one file per device.",
         metavar="SPEC",
         completes=True,
@@ -245,8 +245,8 @@ class RunOptions:
         "Share of the points of each device that only measure it.  [default: 0]",
         section=_DATA,
         details="Test points: of m points of a device, test_share times m, rounded down, which no stage and no "
-        "baseline sees. The closing table then answers a second question: how good the clustering of each device is "
-        "on its own test points, beside one clustering for all devices and beside each device alone.",
+        "baseline sees. The table of the run then answers a second question: how good the clustering of each device "
+        "is on its own test points, compared with one clustering for all devices and with each device alone.",
         metavar="S",
     )
     clusters: int | Literal["auto"] | None = option(

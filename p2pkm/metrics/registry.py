@@ -58,8 +58,8 @@ EVERYWHERE = ~(ShownIn.PATH | ShownIn.CARD | ShownIn.MAP)
 _MEANS = ShownIn.STUDY | ShownIn.MEANS
 _BYTES_LEGEND = "kB plain: 8 bytes for each value; kB encoded: messages as encoded, which is what the links carry"
 _MILESTONES_LEGEND = (
-    "to own 1 %, to central 1 %: rounds of the method until the cost ratio stays within 1 % of its final value, or of "
-    "central k-means; in parentheses, all rounds including the initialization"
+    "to final 1 %, to central 1 %: rounds of the method until the cost ratio stays within 1 % of its final value, or "
+    "of central k-means; in parentheses, all rounds including the initialization"
 )
 _WORST_LEGEND = (
     "ratio: cost divided by that of central k-means, mean of devices and seeds; worst: that of the worst device in any "
@@ -509,7 +509,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("rounds_before", "initialization rounds", "rounds of all stages before the method; their messages count",
            unit="rounds", tables=_CLOSING, row=rows.format_before, **_TRAFFIC),
     Metric("method_rounds_to_1pct", "rounds to final 1 %", f"rounds of the method {_TO_FINAL}", unit="rounds",
-           needs=_CENTRAL, better="lower", title="to own 1 %", row=rows.format_own,
+           needs=_CENTRAL, better="lower", title="to final 1 %", row=rows.format_own,
            cell=partial(write_rounds, form=".1f"),
            tables=_MEANS | _CLOSING | ShownIn.COMPARISON | ShownIn.SWEEP | ShownIn.MAP, **_TRAFFIC),
     Metric("rounds_to_1pct", "rounds to final 1 %, with initialization", f"rounds of all stages {_TO_FINAL}",
@@ -522,13 +522,13 @@ METRICS: tuple[Metric, ...] = (
            f"rounds of all stages {_TO_CENTRAL}", unit="rounds", needs=_CENTRAL, better="lower",
            tables=_MEANS | ShownIn.MAP),
     Metric("bytes_to_1pct", "plain bytes to final 1 %", f"plain bytes of all stages {_TO_FINAL}", unit="bytes",
-           needs=_CENTRAL, better="lower", title="kB plain to own 1 %", form=".1f", scale=1000,
+           needs=_CENTRAL, better="lower", title="kB plain to final 1 %", form=".1f", scale=1000,
            tables=_MEANS | ShownIn.COMPARISON),
     Metric("bytes_to_1pct_of_central", "plain bytes to central 1 %", f"plain bytes of all stages {_TO_CENTRAL}",
            unit="bytes", needs=_CENTRAL, better="lower", title="kB plain to central 1 %", form=".1f", scale=1000,
            tables=_MEANS | ShownIn.COMPARISON),
     Metric("seconds_to_1pct", "time to final 1 %", f"simulated time of all stages {_TO_FINAL}", "s",
-           needs=_LINK_MODEL, better="lower", title="s to own 1 %",
+           needs=_LINK_MODEL, better="lower", title="s to final 1 %",
            tables=_MEANS | ShownIn.COMPARISON | ShownIn.SWEEP),
     Metric("seconds_to_1pct_of_central", "time to central 1 %", f"simulated time of all stages {_TO_CENTRAL}", "s",
            needs=_LINK_MODEL, better="lower", title="s to central 1 %",

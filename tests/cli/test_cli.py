@@ -140,6 +140,15 @@ def test_names_that_share_a_class_have_their_own_summaries():
         assert first != second
 
 
+def test_all_lists_agree_on_which_methods_have_a_server():
+    def lists_server(name):
+        return json.loads(here("algorithms", name, "--format", "json").out)["server"]
+
+    rows = {line.split()[0]: line.split()[1] for line in here("algorithms").out.splitlines() if line.startswith("  ")}
+    assert [lists_server(name) for name in ("local", "central", "gtvmin")] == [False, True, False]
+    assert [rows[name] for name in ("local", "central", "gtvmin")] == ["no", "yes", "no"]
+
+
 NEW = """Summary.
 
 Parameters

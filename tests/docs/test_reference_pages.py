@@ -116,8 +116,16 @@ def test_a_table_lists_every_name(write_pages, table, names):
 def test_every_method_has_a_page_in_the_list():
     index = (DOCS / "ref" / "methods.md").read_text("utf-8")
     for name in METHODS:
-        assert f"[{name}](methods/{name}.md)" in index
-        assert f"--algorithm {name}" in (DOCS / "ref" / "methods" / f"{name}.md").read_text("utf-8")
+        page = re.search(rf"\[{name}\]\((methods/[\w-]+\.md)\)", index)[1]
+        assert f"--algorithm {name}" in (DOCS / "ref" / page).read_text("utf-8")
+
+
+def test_methods_of_one_class_share_a_page(write_pages):
+    pages = write_pages.reference_pages.list_pages()
+    assert pages["central"] == ["central", "cdkm"] and "cdkm" not in pages
+    assert sorted(name for names in pages.values() for name in names) == sorted(METHODS)
+    text = write_pages.reference_pages.describe_method("ffcm1")
+    assert "# ffcm1 and ffcm2\n" in text and "--algorithm ffcm2\n" in text and text.count("defaults=paper") == 2
 
 
 def test_the_documentation_has_a_value_for_every_parameter_without_a_default():

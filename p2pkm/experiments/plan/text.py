@@ -56,7 +56,7 @@ def _traffic(plan: dict[str, Any]) -> Iterator[str]:
             yield f"          {stage['name']:<18}unknown before the run"
             continue
         totals = ("total", f"{'' if stage['all_rounds'] else '<= '}{count(stage['rounds'], 'round')}")
-        for part, label in (("opening", "opening"), ("first", "round 1"), totals):
+        for part, label in (("opening", "initial exchange"), ("first", "round 1"), totals):
             volume = stage[part]
             messages, volumes = f"{volume['messages']:,}", f"{volume['bytes']:,} B"
             bound = "about" if stage["assumed"] else "at most"

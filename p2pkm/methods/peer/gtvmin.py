@@ -137,24 +137,18 @@ class GTVMin(MethodBase):
         Link strength in the objective, in units of point weight: if all weights are multiplied by r, multiply `alpha`
         by r. Cannot be combined with `coupling`.
     coupling : float, "auto", "strong", "bayes" or "links", optional
-        Dimensionless link strength c: ``alpha_ij = c (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices.
+        Dimensionless link strength c: ``alpha_ij = c (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices. Or
+        a way to choose it, see docs/explain/gtvmin.md:
 
-        * "strong": from graph and number of points, without messages: the smallest value of 10, 30, 100, 300, ... for
-          which the predicted excess from sampling noise is at most 0.001; at least 30 from 10 devices or a diameter of
-          8. See `p2pkm.methods.building_blocks.coupling_choice`.
-        * "bayes": where devices differ, from the differences between neighbors beyond noise, by sums along a spanning
-          tree. Estimated three times, with up to 8 rounds in between. See `p2pkm.methods.init.coupling_estimate`.
+        * "strong": for one common clustering, from the graph and the number of points, without messages.
+        * "bayes": for devices that differ, estimated from the differences between neighbors beyond noise.
         * "links": the same with a weight for each link, `Result.link_weights`, which is small where its ends differ
           more than others.
-        * "auto": chosen by leave-one-out likelihood among these, each with and without `shares`, after short runs of
-          the candidates. See `p2pkm.methods.init.coupling_trials`.
+        * "auto": of these, each with and without `shares`, the one that predicts left-out points best.
 
-        Default: "auto". Where it cannot be combined with the run, a note says why. The coupling is then "strong" with
-        `min_cluster_size`, `quantize`, `swaps`, several `local_steps` or without rounds, otherwise 10 (30 from 10
-        devices or a diameter of 8). See docs/explain/gtvmin.md.
-
-        On a disconnected graph "bayes", "links" and "auto" estimate and choose in each component separately, with its
-        m and n; a component of one device is "strong". Numbers and "strong" are one value for the whole graph.
+        Default: "auto". Where the run does not allow it, as a note says, the coupling is "strong" or a number. On a
+        disconnected graph "bayes", "links" and "auto" estimate and choose in each component separately; numbers and
+        "strong" are one value for the whole graph.
     schedule : {"colored", "jacobi", "async"}, default="colored"
         Devices of a turn. "colored": one color class of the graph. "jacobi": all. "async": a random set without links
         between them; with a link model, event-driven.
@@ -166,7 +160,7 @@ class GTVMin(MethodBase):
     local_steps : int, default=1
         Passes per turn.
     star_term : bool, default=True
-        Whether matches of kind E3 (below) count.
+        Whether to use the matches of step 3 below (E3).
     matching : {"nearest", "optimal"}, default="nearest"
         Matching of the centroids of neighbors. "nearest": each centroid with the nearest one, in both directions (NC in
         [2]_). "optimal": one optimal matching per link by the Hungarian method (OT in [2]_); d(W_i, W_j) is then its
@@ -175,7 +169,7 @@ class GTVMin(MethodBase):
         Whether to divide each local loss by the weight of the local points. Then `alpha` is dimensionless, and a
         coupling uses 1 instead of m / n.
     safeguard : bool, default=False
-        For "jacobi" with several passes: run them without relaxation, keep the first pass if they increase its
+        For "jacobi" with several passes: run them without relaxation, keep only the first if they increase its
         majorizer, and move by the fraction `relaxation` of the way (the damping gamma of [2]_; default 1/2).
     update : {"exact", "as-printed"}, default="exact"
         "as-printed": Algorithm 1 of [1]_ without corrections.
@@ -245,9 +239,10 @@ class GTVMin(MethodBase):
     `safeguard` and theta <= 1/2, without swaps. All this requires the exact update, the star term, no delays, and
     neither "clip" nor "trim". See docs/explain/proofs.md.
 
-    **Privacy.** No guarantee. Neighbors receive the centroids of every turn, and with shares, coupling "auto", "bayes"
-    or "links" mean and number of points of each local cluster. In ``init="global"`` a device receives centroids and
-    counts of all devices below it in a tree. With `groups` it also receives the squared error of each row.
+    **Privacy.** No guarantee. Neighbors receive the centroids of every turn, and with shares, coupling "auto",
+    "bayes" or "links" mean and number of points of each local cluster. With ``init="global"`` a device receives
+    centroids and counts of all devices below it in a tree. With `groups` it also receives the squared error of each
+    row.
 
     **Differences from the paper.** Algorithm 1 of [1]_ lacks alpha in the numerator (line 21) and divides by at least 1
     (line 23), so it does not minimize (8).

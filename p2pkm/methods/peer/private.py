@@ -151,8 +151,8 @@ class Private(MethodBase):
     5. A Lloyd step in the subspace [2]_, [3]_, 10 %, and 1 to 8 in all dimensions, 25 %. There the part of a centroid
        outside of the subspace is shrunk according to its noise.
 
-    Without projection 4. has 45.8 % and 5. two steps with 42.2 %. With d <= 3 the mean is left out, rings have 6.1 %,
-    two sums of cells 60.3 %, and two steps 33.6 %. Each device adds to each number normal noise of standard
+    Without projection, the cells have 45.8 %, and two Lloyd steps 42.2 %. With d <= 3 the mean is left out, rings have
+    6.1 %, two sums of cells 60.3 %, and two steps 33.6 %. Each device adds to each number normal noise of standard
     deviation ``D / (mu_i sqrt(h))``, with the sensitivity D, h = n - `curious` for "masks" and h = 1 otherwise.
 
     With ``relation="device"`` each device scales its table to at most `points` times the length D that one point may

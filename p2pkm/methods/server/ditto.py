@@ -13,15 +13,15 @@ from p2pkm.methods.server.fedlloyd import FedLloyd
 class Ditto(FedLloyd):
     r"""Centroids of each client, pulled to those of a common clustering at a server.
 
-    After `FedLloyd`, clients take Lloyd steps on their local points with a pull to the common centroids: the baseline
-    with a server for methods that give each device its own clustering.
+    After `FedLloyd`, clients take Lloyd steps on their local points, with a pull to the common centroids. Ditto is
+    the baseline with a server for methods that give each device its own clustering.
 
     Parameters
     ----------
     k : int
         Number of clusters.
     init : Init or str, default="rows:lean=true"
-        Must give all devices the same centroids: `local` and a limit of hops are rejected.
+        Initialization, as in `TreeLloyd`.
     tol : float, default=1e-5
         The common clustering ends when the relative decrease of the pooled cost is below `tol`.
     search : {"none", "breathing"}, default="none"
@@ -30,7 +30,7 @@ class Ditto(FedLloyd):
         Largest number of Lloyd steps of a client; fewer if its labels do not change.
     pull : float, default=1.0
         lambda: weight of a common centroid, in points, in the mean by which a client computes its own. 0: the common
-        clustering is only the start of k-means at the client.
+        clustering is only the initialization of k-means at the client.
 
     Raises
     ------

@@ -20,7 +20,7 @@ class FedLloyd(TreeLloyd):
     k : int
         Number of clusters.
     init : Init or str, default="rows:lean=true"
-        Must give all devices the same centroids: `local` and a limit of hops are rejected.
+        Initialization, as in `TreeLloyd`.
     tol : float, default=1e-5
         Stop when the relative decrease of the pooled cost is below `tol`.
     search : {"none", "breathing"}, default="none"

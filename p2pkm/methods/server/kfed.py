@@ -39,7 +39,7 @@ class KFED(ServerMethodBase):
     seeding : {"greedy", "plain"}, default="greedy"
         k-means++ at the clients: the best of several candidates per draw, or one candidate.
     device : {"random", "first"}, default="random"
-        Start of the server: the rows of a random client, or the first k' rows.
+        Initial centroids of the server: the rows of a random client, or the first k' rows.
     finish : {"converge", "one"}, default="converge"
         Lloyd steps of the server: until convergence as in the authors' code, or one as in [1]_.
     labels : {"nearest", "induced"}, default="nearest"

@@ -110,7 +110,7 @@ class TreeLloyd(MethodBase):
     k : int
         Number of clusters.
     init : Init or str, default="rows:lean=true"
-        Must give all devices the same centroids: `local` and a limit of hops are rejected.
+        Initialization. It must give all devices the same centroids: `local` and a limit of hops are rejected.
     tol : float, default=1e-5
         Stop when the relative decrease of the pooled cost is below `tol`.
     search : {"none", "breathing"}, default="none"
@@ -120,8 +120,8 @@ class TreeLloyd(MethodBase):
         Number of groups of devices with separate clusterings. "auto": chosen at the root. Cannot be combined with
         `search` or another `init`. See `p2pkm.methods.init.tree_groups`.
     local_steps : int, default=0
-        Largest number of Lloyd steps of each device on its local points, from the centroids of the common clustering,
-        which give the device its own centroids. 0: all devices keep the common ones.
+        Largest number of Lloyd steps that each device takes on its local points after the common clustering, which
+        give the device its own centroids. 0: all devices keep the common ones.
     pull : float, default=0.0
         Weight of a common centroid, in points, in the mean by which a device computes its own centroid; see
         `p2pkm.methods.tree.local_steps`. Requires `local_steps`.
@@ -178,13 +178,10 @@ class TreeLloyd(MethodBase):
     centroids, with `groups` of all groups. The parent of a leaf sees which group it selects. `min_cluster_size` is
     therefore rejected.
 
-    **Faults.** Faults of messages and links are rejected. A device that received no command in a round begins an
-    election: each device forwards the best triple that it received (round of the last command, position of the root in
-    the tree of the whole graph, hops to the root), and its sender becomes its parent. A device with a silent child
-    stays silent, so the root never acts on partial sums. A departure costs two rounds: its own, and one for the new
-    tree. Disconnected parts continue separately; connected again, they adopt the result of the elected root. A Lloyd
-    step needs a round in which no device leaves or returns: with ``dropout=0.05``, 43 % of the rounds with ten devices,
-    28 % with 16. Use tree Lloyd where devices leave rarely, and GTVMin elsewhere.
+    **Faults.** Faults of messages and links are rejected. When a device leaves, the others elect a root and build a
+    new tree, which costs two rounds. Disconnected parts continue separately; connected again, they adopt the result
+    of the elected root. A Lloyd step needs a round in which no device leaves or returns: with ``dropout=0.05``, 43
+    % of the rounds with ten devices, 28 % with 16. Use tree Lloyd where devices leave rarely, and GTVMin elsewhere.
 
     References
     ----------
