@@ -631,6 +631,9 @@ class RunOptions:
             # The name of a column may be its index.
             if (name.endswith("_column") or name in ("sheet", "skip_rows")) and isinstance(value, int):
                 value = str(value)
+            # Some specs begin with a number: byzantine, client_share.
+            if OPTIONS[name].reads and isinstance(value, (int, float)) and not isinstance(value, bool):
+                value = str(value)
             if not isinstance(value, ProgramObject):
                 value = convert(value, str if OPTIONS[name].reads else types[name], f"{name} in {where}")
             values[name] = value

@@ -128,3 +128,11 @@ def test_processes_get_the_runs_of_a_study_and_its_folder(tmp_path, monkeypatch)
     for part in parts:
         list(module.run_in_processes(part, lambda: 0))
     assert given == [(part, ["1", "0"]) for part in parts]
+
+
+def test_a_spec_that_begins_with_a_number_may_be_a_number():
+    options = [RunOptions.from_mapping({name: value}, "study(...)") for name, value in
+               (("byzantine", 2), ("byzantine", "2"), ("client_share", 0.1), ("client_share", "0.1"))]  # fmt: skip
+    assert options[0] == options[1] and options[2] == options[3]
+    with pytest.raises(p2pkm.ExperimentError, match=r"byzantine in study.* is True; expected text"):
+        RunOptions.from_mapping({"byzantine": True}, "study(...)")

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import p2pkm
 from p2pkm.analysis.paired_tests import estimate_mean
 from p2pkm.analysis.study_table import Study
 from p2pkm.metrics.registry import find
@@ -150,6 +151,25 @@ def test_only_figures_that_apply_are_drawn(tmp_path):
     for draw in (draw_study, draw_comparison):
         assert "test_cost_bytes" not in {path.stem for path in draw(rows(), tmp_path / "common")}
         assert "test_cost_bytes" in {path.stem for path in draw(own, tmp_path / "own")}
+
+
+def test_quality_is_drawn_where_there_is_no_lowest_ratio():
+    """With groups, the ratio to central k-means does not measure quality, and no round has the best one."""
+    study = [row | {"ratio_best": None if row["seed"] else 1.0} for row in rows(couplings=(1.0,))]
+    assert len(plot_study_quality(study).axes[0].containers) == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_any_value_of_a_row_may_be_missing(seed, tmp_path):
+    rng, named = np.random.default_rng(seed), {"algorithm", "graph", "seed", "error", "coupling", "name"}
+    study = p2pkm.study(grid={"algorithm": ["gtvmin:coupling=1", "fkm"], "rounds": [2, 4]}, seeds=[0, 1], devices=4,
+                        data="device-clusters", link_model="lan", progress=False).rows  # fmt: skip
+    lost = [key for key in study[0] if key not in named and rng.random() < 0.3]
+    holey = [row | {key: None for key in lost if rng.random() < 0.5} for row in study]
+    draw_study(holey, tmp_path / "study", ("png",))
+    draw_comparison(holey, tmp_path / "comparison", ("png",))
+    Study(holey).conclusion()
 
 
 def test_what_differs_between_runs_is_found():

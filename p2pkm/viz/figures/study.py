@@ -141,8 +141,10 @@ def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "
     table = []
     for group in _split(rows, [*find_swept(rows), "algorithm", "graph"]):
         ratios = [row["ratio_mean"] for row in group]
-        best: list[Any] = [
-            row["ratio_mean"] if is_personal(row) else row.get("ratio_best", row["ratio_mean"]) for row in group
+        # Without a lowest ratio where the ratio is no measure of quality, such as with groups.
+        best = [
+            row["ratio_mean"] if is_personal(row) or row.get("ratio_best") is None else row["ratio_best"]
+            for row in group
         ]
         mean, low, high = estimate_mean(ratios, "ratio_mean")
         table.append({
