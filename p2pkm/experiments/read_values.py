@@ -184,6 +184,11 @@ def _count_nodes(graph: Any, seed: int) -> int | None:
 
 def _read_devices(devices: Any, split: Any) -> tuple[Any, int | None, Any]:
     """Return the device of each row, the number of devices, and text or function of a partition; None if not given."""
+    if isinstance(devices, str):
+        raise ExperimentError(
+            f"devices is {devices!r}; expected a number of devices, or the device of each row. Use "
+            f"devices=frame[{devices!r}], without that column in the points, or Shards.deal(frame, device={devices!r})"
+        )
     if devices is None or np.ndim(devices) == 0:
         number = None if devices is None else check_integer(devices, 1, "devices")
         if split is None or isinstance(split, str) or callable(split):

@@ -212,6 +212,7 @@ def test_graphs_of_one_size_determine_the_number_of_devices():
         (lambda: p2pkm.simulate("gtvmin", "rign", DATA, devices=4), "unknown graph 'rign'. Did you mean 'ring'"),
         (lambda: p2pkm.simulate("fkm", "ring", DATA, devices=4), "fkm cannot be combined with graph 'ring'"),
         (lambda: p2pkm.simulate("gtvmin", "ring", DATA, devices=SITES, partition=SITES), "both say the device"),
+        (lambda: p2pkm.simulate("gtvmin", "ring", DATA, devices="site"), "Use devices=frame['site'], without that"),
         (lambda: p2pkm.simulate("gtvmin", "ring", points(), devices=5), "devices is 5, but the points belong to 4"),
         (lambda: p2pkm.simulate("gtvmin", "ring", points(), devices=SITES), "to which the points belong already"),
         (lambda: p2pkm.simulate("gtvmin", "ring", DATA, devices=0), "devices is 0; expected"),

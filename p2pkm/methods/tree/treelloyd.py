@@ -155,11 +155,10 @@ class TreeLloyd(MethodBase):
     2. Root: ``z_c = rint(g S_c / n_c) - Z_c`` from the total sums; 0 if n_c is 0.
     3. Down: z. All devices set ``Z <- Z + z``.
 
-    A first round sends weight, cost and the number of rows with points up, and s and the grain g down. s is 0.3
-    standard errors of a cluster mean, ``0.3 sqrt(k / m) sigma`` with m points of standard deviation sigma within the
-    initial clusters, but at least 2^-6 sigma. g is the largest integer for which rounding sums costs at most as much as
-    rounding centroids (docs/explain/proofs.md). When the cost is below a quarter of the cost from which s was chosen,
-    all devices halve s, once for each factor of 4.
+    In a first round the devices send weight, cost and the number of rows with points up, from which the root chooses s
+    and g. s is 0.3 standard errors of a cluster mean, but at least 1/64 of the standard deviation within clusters, and
+    is halved when the cost has fallen to a quarter. g is the largest integer for which rounding sums costs at most as
+    much as rounding centroids (docs/explain/proofs.md).
 
     With `local_steps` each device then takes Lloyd steps on its local points from the common centroids w, until its
     labels do not change. With `pull` > 0 they decrease ``L_i(v_i) + pull sum_c |v_ic - w_c|^2``. Cluster c of a device
