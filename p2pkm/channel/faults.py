@@ -14,6 +14,7 @@ import numpy as np
 
 from p2pkm.channel.availability import Availability
 from p2pkm.channel.fault_model import FaultModel, build_fault_model, rebuild_fault_model
+from p2pkm.channel.sampled_faults import Faults, SampledFaults
 from p2pkm.channel.stale_policy import StalePolicy
 from p2pkm.channel.transform import Order, PlacedOnGraph, ReshapesMethod, RunScope, SavesItself, Settings, Transform
 from p2pkm.core.batch import Devices, Integers, Mask
@@ -41,6 +42,8 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
     stale : StalePolicy
     topology : Topology
     placement : LocalSubgraph
+    round_clock : RoundClock, optional
+        Clock that knows which messages miss the deadline of a round, see `p2pkm.channel.transform.RunScope`.
 
     Attributes
     ----------
@@ -57,6 +60,7 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
     name: ClassVar[str] = "faults"
     order: ClassVar[Order] = Order.DELIVER
     option: ClassVar[str] = "faults"
+    further_options: ClassVar[tuple[str, ...]] = ("deadline",)
     delays: ClassVar[bool] = True
     # A delayed message is unchanged. Claims of descent depend on `Devices.has_stale_links` instead.
     alters = False
@@ -65,13 +69,22 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
     def configure(cls, options: Settings) -> Settings | None:
         """Read the options `faults` and `stale_policy`."""
         faults, stale = options.get("faults"), StalePolicy.of(options.get("stale_policy"))
-        if faults is None:
+        deadline = options.get("deadline")
+        if deadline is not None and options.get("link_model") is None:
+            raise ExperimentError(
+                f"deadline {deadline:g} requires a link model, whose time it limits. Remove --deadline, or add for "
+                "example --link-model wan"
+            )
+        if faults is None and deadline is None:
             if stale is not None:
                 raise ExperimentError(
                     f"stale policy {stale} requires faults. Remove --stale-policy, or add for example --faults loss=0.1"
                 )
             return None
-        return None if faults.empty else {"options": faults, "stale": stale or StalePolicy.keep()}
+        faults = faults or Faults()
+        if faults.empty and deadline is None:
+            return None
+        return {"options": faults, "stale": stale or StalePolicy.keep(), "deadline": deadline}
 
     @classmethod
     def place(
@@ -83,6 +96,9 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
             faults = build_fault_model(options, topology, seed)
         else:
             faults = rebuild_fault_model(options, arrays, topology, seed)
+        if faults is None and settings["deadline"] is not None:
+            # Nothing fails, but messages may miss the deadline.
+            faults = SampledFaults(Faults(), topology, seed)
         return None if faults is None else {**settings, "faults": faults}
 
     @classmethod
@@ -94,13 +110,25 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
     @classmethod
     def build(cls, settings: Settings, scope: RunScope) -> "FaultInjector":
         """Build the injector of this rank."""
-        return cls(settings["faults"], settings["stale"], scope.topology, scope.network.placement)
+        clock = scope.round_clock
+        injector = cls(settings["faults"], settings["stale"], scope.topology, scope.network.placement, clock)
+        injector._has_faults = not settings["options"].empty
+        return injector
 
-    def __init__(self, faults: FaultModel, stale: StalePolicy, topology: Topology, placement: LocalSubgraph) -> None:
+    def __init__(
+        self, faults: FaultModel, stale: StalePolicy, topology: Topology, placement: LocalSubgraph,
+        round_clock: Any = None,
+    ) -> None:  # fmt: skip
         n = topology.n
+        self._round_clock = round_clock
+        self._replayed = {"faults": faults, "stale": stale}
+        # Whether more can happen than that messages miss the deadline.
+        self._has_faults = True
+        # Messages to local devices that missed the deadline.
+        self._late = 0
         self.exposes = faults.stages == "all"
         self._ignored_events = faults.ignored_events
-        self._max_delay = faults.max_delay
+        self._max_delay = max(faults.max_delay, int(round_clock is not None))
         self._stale = stale.place(topology.indices, topology.sources)
         self._age = self._stale.age
         self._n = n
@@ -145,6 +173,10 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
             dict.fromkeys(stage.name for stage in stages if stage is not method_stage and not stage.faults_apply)
         )
         notes = []
+        if self._round_clock is not None:
+            notes.append(f"the deadline limits the rounds of {method_stage.name}")
+        if not self._has_faults:
+            return notes
         if unaffected and self.exposes:
             notes.append(f"faults do not affect {unaffected}: these stages require all messages, and receive them")
         elif unaffected:
@@ -160,6 +192,7 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
 
     def begin(self, stage: Stage, *, closing: bool) -> "FaultInjector | None":
         """Return the injector for the method's stage and the stages that faults apply to, None for others."""
+        self._stage = stage if closing else None
         return self if closing or stage.faults_apply else None
 
     def wrap(self, algorithm: Any, schedule: Schedule, network: Network) -> tuple[Any, Schedule]:
@@ -173,6 +206,8 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
         self._not_converged = 0
         self._clear()
         self.start_round(0)
+        if self._round_clock is not None and self._stage is not None:
+            self._round_clock.open(self._stage, schedule, self._replayed, network)
         return FaultyAlgorithm(algorithm, self, self._receivers), schedule._replace(
             check_termination=self.check_termination
         )
@@ -225,6 +260,10 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
     def _message_delays(self, sent: Mask) -> Integers:
         """Return the delay of the message over each local edge in rounds, -1 if it is lost; count losses."""
         message_delays = self._availability.delay_messages(self._turn)
+        if self._round_clock is not None and self._stage is not None:
+            overdue = self._round_clock.find_overdue(self._first) & (message_delays == 0)
+            self._late += int(np.count_nonzero(overdue & sent))
+            message_delays[overdue] = 1
         self.arrives = sent & (message_delays >= 0)
         # Stale policy "drop": a delayed message would not be used, so it counts as lost.
         if not self._age:
@@ -281,7 +320,7 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
             "store_until": self._availability.until.T, "edge_down": self._availability.down, "store_count": count,
             "edge_held": self._held, "edge_since": self._since, "edge_fresh": self._fresh,
             "queue": RaggedArray(in_transit, np.bincount(owner, minlength=len(self._ids))),
-            "losses": self._losses,
+            "losses": self._losses, "late": self._late,
         }  # fmt: skip
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -297,6 +336,7 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
         self._since = snapshot["edge_since"]
         self._fresh = snapshot["edge_fresh"]
         self._losses = snapshot["losses"]
+        self._late = snapshot["late"]
         self._queue, counts = snapshot["queue"]
         self._queue[:, 2] += np.repeat(self._indptr[:-1], counts)
 
@@ -304,7 +344,10 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
         """Return the summary metrics: lost messages, and the mean share of unavailable devices over the rounds."""
         lost = int(network.total(np.array([self.lost]))[0])
         unavailable = self.unavailable_total / (self.rounds * self._clients) if self.rounds else 0.0
-        return {"messages_lost": lost, "unavailable_fraction": unavailable}
+        figures = {"messages_lost": lost, "unavailable_fraction": unavailable}
+        if self._round_clock is None:
+            return figures
+        return figures | {"messages_late": int(network.total(np.array([self._late]))[0])}
 
 
 @dataclass(frozen=True)

@@ -123,8 +123,10 @@ def _sort(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 def _format_option(kind: type[Transform], options: Settings) -> str:
     """Format the option that selects a transform, as on the command line."""
-    value = kind.name if kind.option == "transforms" else options.get(kind.option)
-    return f"--{kind.option.replace('_', '-')} {value}"
+    if kind.option == "transforms":
+        return f"--transforms {kind.name}"
+    option = next((name for name in (kind.option, *kind.further_options) if options.get(name) is not None), kind.option)
+    return f"--{option.replace('_', '-')} {options.get(option)}"
 
 
 class Channel:

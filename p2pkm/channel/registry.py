@@ -40,7 +40,7 @@ TRANSFORMS: dict[str, TransformEntry | type[Transform]] = {
     "quantization": TransformEntry("quantization", "Quantizer", ("quantize",)),
     "byzantine": TransformEntry("byzantine", "ByzantineMessages", ("byzantine",)),
     "disclosure": TransformEntry("suppression", "Disclosure"),
-    "faults": TransformEntry("faults", "FaultInjector", ("faults", "stale_policy")),
+    "faults": TransformEntry("faults", "FaultInjector", ("faults", "stale_policy", "deadline")),
     "rejection": TransformEntry("rejection", "Rejection"),
     "compression": TransformEntry("compression", "Compressor", ("compress",)),
 }

@@ -135,12 +135,17 @@ REFERENCES_AT_BOTH_ENDS: Reasons = {
 
 
 class RunScope(NamedTuple):
-    """Environment of a transform: the batch before any scaling, the network, the whole graph and the seed."""
+    """Environment of a transform: the batch before any scaling, the network, the whole graph and the seed.
+
+    `round_clock`, a `p2pkm.engine.round_clock.RoundClock`, knows which messages miss the deadline of a round; None
+    without a deadline.
+    """
 
     devices: Devices
     network: Network
     topology: Topology
     seed: int
+    round_clock: Any = None
 
 
 class Transform:
@@ -163,6 +168,8 @@ class Transform:
         Position in the channel.
     option : str
         Option of a run that selects the transform.
+    further_options : tuple of str
+        Options that select the transform without `option`.
     acts_on : tuple of MessageContent, optional
         Content of the messages on which it acts: a method that sends another content is refused, and stages that do are
         passed unchanged. `ANY_CONTENT`: every method and stage. None: every one, for transforms that do not change
@@ -190,6 +197,7 @@ class Transform:
     name: ClassVar[str]
     order: ClassVar[Order]
     option: ClassVar[str] = "transforms"
+    further_options: ClassVar[tuple[str, ...]] = ()
     acts_on: ClassVar[tuple[MessageContent, ...] | None] = None
     prepared: ClassVar[tuple[str, ...]] = ()
     handles_loss: ClassVar[bool] = False

@@ -137,7 +137,9 @@ def list_topics() -> str:
         names = [name for name, placement in PLACEMENTS.items() if placement.section == title]
         topics = [_topic(name) + "*" * (name in _LISTS) for name in names]
         if topics:
-            lines += [f"{title}:", *wrap(", ".join(topics), _WIDTH, initial_indent="  ", subsequent_indent="  ")]
+            listed = ", ".join(topics)
+            lines.append(f"{title}:")
+            lines += wrap(listed, _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
     return "\n".join(lines)
 
 

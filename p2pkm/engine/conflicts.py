@@ -226,16 +226,25 @@ def _tell_transform(name: str) -> Callable[[Combination], str]:
 
 
 def _tell_faults(at: Combination) -> str:
-    return "" if at.channel.find("faults") is None else "--faults"
+    if at.channel.find("faults") is None:
+        return ""
+    return "--deadline" if at.options.get("faults") is None else "--faults"
 
 
 def _tell_faults_of_links(at: Combination) -> str:
     settings = at.channel.find("faults")
     if settings is None:
         return ""
+    if settings["deadline"] is not None:
+        return f"--deadline {settings['deadline']:g}"
     # The path of a fault trace alone does not tell; its events, once they are read, do.
     faults = settings.get("faults", settings["options"])
     return "" if faults.device_faults_only else "--faults"
+
+
+def _tell_deadline(at: Combination) -> str:
+    deadline = at.options.get("deadline")
+    return "" if deadline is None else f"--deadline {deadline:g}"
 
 
 def _tell_client_share(at: Combination) -> str:
@@ -300,6 +309,7 @@ COMPRESSION = Feature("`--compress`", _tell_transform("compression"))
 BYZANTINE = Feature("`--byzantine`", _tell_transform("byzantine"))
 FAULTS = Feature("`--faults` of devices", _tell_faults)
 FAULTS_OF_LINKS = Feature("`--faults` of links", _tell_faults_of_links)
+DEADLINE = Feature("`--deadline`", _tell_deadline)
 CLIENT_SHARE = Feature("`--client-share`", _tell_client_share)
 CHANGING_LINKS = Feature("changing links", _tell_changing_links)
 WEIGHTS = Feature("point weights", _tell_weights)
@@ -385,6 +395,13 @@ def _against_faults(algorithm: Any) -> str:
     return "" if algorithm.traits.tolerates_absence else _against_lost_messages(algorithm)
 
 
+def _against_deadline(algorithm: Any) -> str:
+    schedule = algorithm.schedule
+    if (reason := _against_lost_messages(algorithm)) or schedule == "star" or schedule.startswith("jacobi"):
+        return reason
+    return f"has the schedule {schedule}, in which devices do not wait for all others"
+
+
 def _against_client_share(algorithm: Any) -> str:
     traits = algorithm.traits
     if not traits.needs_hub:
@@ -400,7 +417,7 @@ def _against_changing_links(algorithm: Any) -> str:
 
 # What causes the conditions that transforms exclude, for the documentation.
 _CONDITIONS: Mapping[Condition | str, str] = {
-    Condition.LOSSY_LINKS: "`--faults`, or `--schedule async` with `--link-model`",
+    Condition.LOSSY_LINKS: "`--faults`, `--deadline`, or `--schedule async` with `--link-model`",
     Condition.CHANGING_LINKS: "a graph whose links change, or `--client-share`",
     Condition.CHANGED_MESSAGES: "another transform that changes messages",
     Condition.LINK_MODEL: "`--link-model`",
@@ -466,6 +483,10 @@ OF_OPTIONS = (
     Conflict(
         STREAM, GROUPS, "finds groups once, at the start", "--groups cannot be combined with --stream: {name} {why}",
         "Remove --groups or --stream.",
+    ),
+    Conflict(
+        DEADLINE, None, _against_deadline, _WITH_METHOD,
+        "Remove --deadline, use --schedule jacobi if the method has it, or {methods}",
     ),
     Conflict(CLIENT_SHARE, None, _against_client_share, _WITH_METHOD, "Remove --client-share, or use {methods}"),
     Conflict(

@@ -85,7 +85,21 @@ class ReplayedFaults:
         self._availability.start_round(self._first + t)
         return before & ~self._availability.inactive
 
-    def exchange(self, turn: int, returning: Mask, rows: Integers, edges: Mask) -> Arrivals:
+    def skip_rounds(self, end: int) -> None:
+        """Apply the faults of all rounds of the fault model before round `end`, in which a stage starts."""
+        for t in range(self._availability.round + 1, end):
+            self._availability.start_round(t)
+        self.start_stage()
+
+    def foresee(self, turn: int, returning: Mask) -> Arrivals:
+        """Return what is known of an exchange before the clock has applied the deadline: `returning` and `now`."""
+        nothing, nobody = np.zeros(0, np.bool_), np.zeros(0, np.int64)
+        now = self._availability.delay_messages(turn)[self._opposite] == 0
+        return Arrivals(returning, now, nothing, nobody, nothing, nothing, nobody)
+
+    def exchange(
+        self, turn: int, returning: Mask, rows: Integers, edges: Mask, overdue: Mask | None = None
+    ) -> Arrivals:
         """Determine which messages of an exchange arrive.
 
         Parameters
@@ -98,9 +112,13 @@ class ReplayedFaults:
             Rows that each device sends; -1 without a message.
         edges : bool[E]
             Active directed edges.
+        overdue : bool[E], optional
+            Edges whose message misses the deadline of the round, so that it arrives in the next one.
         """
         t, source = self._availability.round, self._topology.sources
         delays = self._availability.delay_messages(turn)[self._opposite]
+        if overdue is not None:
+            delays[overdue & (delays == 0)] = 1
         # Stale policy "drop": a late table would not be used, so it counts as lost.
         late = edges & (rows >= 0)[source] & (delays > 0) & (not self._is_dropping)
         added = np.flatnonzero(late)

@@ -43,6 +43,7 @@ from p2pkm.network.transport import Network, World
 
 if TYPE_CHECKING:
     from p2pkm.engine.event_driven import Events
+    from p2pkm.engine.round_clock import RoundClock
     from p2pkm.engine.virtual_time import Timing
     from p2pkm.network.link_model import LinkParameters
     from topologies import TimeVaryingGraph
@@ -130,7 +131,7 @@ def play(rank: Rank, observers: Observers = Observers()) -> Outcome:
     kernels = choose_kernels(world, run.topology.n, work, rank.shards.points.dtype.name)
     secret = draw_secret(run.algorithm.traits, run.seed, world)
     batch = build_batch(run.topology, rank.shards, network, run.seed, kernels, secret)
-    channel = run.channel.build(RunScope(batch, network, run.topology, run.seed))
+    channel = run.channel.build(RunScope(batch, network, run.topology, run.seed, _make_round_clock(rank, sizes)))
     monitor = Monitor(network, run.record_every, observers.on_record, run.topology)
     observers.begin()
     _tell_rank_partition(observers, partition)
@@ -265,6 +266,16 @@ def _draw_links(run: Run, sizes: Integers | Floats) -> "TimeVaryingGraph | None"
     return topology.varying
 
 
+def _make_round_clock(rank: Rank, sizes: Integers) -> "RoundClock | None":
+    """Make the clock by which rounds end at a deadline; None without a deadline."""
+    run = rank.run
+    if run.options.deadline is None or run.link_model is None:
+        return None
+    from p2pkm.engine.round_clock import RoundClock
+
+    return RoundClock(run.options.deadline, run.link_model, run.topology, sizes, rank.shards.d, run.stream)
+
+
 def _schedule_events(run: Run) -> "Events | None":
     if run.link_model is None:
         return None
@@ -283,7 +294,9 @@ def _build_timing(outcome: Outcome) -> "Timing | None":
     from p2pkm.engine.virtual_time import Timing
 
     stages = (*outcome.preliminaries, *outcome.stages)
-    return Timing(run.link_model, stages, events, run.stream, further, run.channel.find("faults"))
+    return Timing(
+        run.link_model, stages, events, run.stream, further, run.channel.find("faults"), run.options.deadline
+    )  # fmt: skip
 
 
 def _compute_times(

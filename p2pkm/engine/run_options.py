@@ -425,6 +425,14 @@ class RunOptions:
         metavar="SPEC",
         reads="p2pkm.channel.stale_policy:StalePolicy",
     )
+    deadline: float | None = option(
+        None,
+        "Longest time of a round on the link model, in seconds.",
+        section=_NETWORK,
+        details="Messages that arrive later are used in the next round, or with --stale-policy drop lost. For methods "
+        "with a server, and --schedule jacobi.",
+        metavar="S",
+    )
     client_share: Any = option(
         None,
         "Share of the clients that a server asks in each round, such as 0.1.",
@@ -561,6 +569,8 @@ class RunOptions:
                 f"test_share is {self.test_share:g}; expected a number from 0 to below 1, because at least one point "
                 "of a device is not a test point. Use a share such as 0.2"
             )
+        if self.deadline is not None:
+            check_positive(self.deadline, "deadline")
         for name in ("partition", "init", "true_centers", "out"):
             if getattr(self, name) == "":
                 raise ExperimentError(f"{name} is empty; expected a value. Remove it, or set a value")

@@ -31,6 +31,10 @@ With faults, which last whole rounds,
   link and the access line of the sender, but not that of the receiver, and nobody waits for it;
 * a delayed table is used with those of a later round, and at the earliest when it would have arrived without the delay.
 
+With a deadline the barrier is at the start of a round, and a round of the method ends after this time at the latest.
+Messages that would arrive later count as delayed by one round, and whoever expects them waits until the deadline. A
+device that is not ready by then begins the next round with the others.
+
 A stage begins when all devices have ended the one before, which takes no time. Work of the simulator takes no time
 either: the decision that all devices have converged, and the monitor.
 
@@ -38,8 +42,9 @@ Operations are counted by the method, or estimated as 3 m k d + 2 m d for a turn
 `p2pkm.engine.flop_count`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count, groupby
 from typing import Any, NamedTuple
 
@@ -80,6 +85,8 @@ class Timing(NamedTuple):
         Further link models by name, for the time of the same messages.
     faults : mapping or None
         Settings of the faults on the graph, see `p2pkm.channel.faults.FaultInjector.place`.
+    deadline : float or None
+        Longest time of a round of the method in seconds.
     """
 
     net: LinkParameters | None
@@ -88,6 +95,7 @@ class Timing(NamedTuple):
     stream: PointStream | None = None
     further: Mapping[str, LinkParameters] = {}
     faults: Settings | None = None
+    deadline: float | None = None
 
 
 class Turn(NamedTuple):
@@ -106,6 +114,8 @@ class Turn(NamedTuple):
         Operations of each device; undefined for inactive devices.
     arrivals : Arrivals or None
         Messages that arrive; None: all of them, in this turn.
+    postpone : callable
+        From the edges whose message misses the deadline, bool[E], to the messages that arrive.
     """
 
     active: Mask
@@ -114,6 +124,7 @@ class Turn(NamedTuple):
     edges: Mask
     flops: Integers
     arrivals: Arrivals | None = None
+    postpone: Callable[[Mask], Any] = lambda overdue: None
 
 
 class Clock:
@@ -129,8 +140,16 @@ class Clock:
     ready : float64[N]
         Time in seconds at which each device has computed and sent its last table.
     received : float64[N]
-        Time in seconds at which each device has received all tables that were sent to it.
+        Time in seconds at which each device has received all tables that were sent to it. With a deadline both count
+        from the start of the round, so that they do not depend on what was before.
+    deadline : float or None
+        Longest time of a round in seconds; None: no limit.
+    overdue : bool[E]
+        Edges whose message of the last turn misses the deadline.
     """
+
+    deadline: float | None = None
+    overdue: Mask = np.zeros(0, np.bool_)
 
     def __init__(self, net: LinkParameters, topology: Topology) -> None:
         self._net = net
@@ -138,6 +157,8 @@ class Clock:
         self._topology = topology
         self.ready = np.zeros(topology.n)
         self.received = np.zeros(topology.n)
+        # Start of the round from which times count.
+        self._start = 0.0
         # Times at which the delayed tables in `Arrivals.target` would have arrived without the delay.
         self._late: Floats = np.zeros(0)
 
@@ -149,6 +170,10 @@ class Clock:
     @property
     def now(self) -> float:
         """Time in seconds at which the last device has finished."""
+        return self._start + self._latest
+
+    @property
+    def _latest(self) -> float:
         return float(max(self.ready.max(), self.received.max()))
 
     def start_stage(self) -> None:
@@ -157,19 +182,30 @@ class Clock:
         for clock in (self, *self._followers):
             clock._late = np.zeros(0)
 
+    def start_round(self) -> None:
+        """Set all clocks to that of the last device, from which times now count."""
+        self.barrier()
+        elapsed = self._latest
+        self._start += elapsed
+        self._late = self._late - elapsed
+        self.ready[:] = self.received[:] = 0.0
+
     def barrier(self) -> None:
         """Set all clocks to that of the last device."""
-        self.ready[:] = self.received[:] = self.now
+        self.ready[:] = self.received[:] = self._latest
         for clock in self._followers:
             clock.barrier()
 
-    def advance_turn(self, turn: Turn) -> None:
-        """Advance the clocks by one turn: active devices wait for their messages, compute and send."""
+    def advance_turn(self, turn: Turn) -> Arrivals | None:
+        """Advance the clocks by one turn: active devices wait for their messages, compute and send.
+
+        Returns the messages that arrive, after the deadline has been applied.
+        """
         net, active, n = self._net, turn.active, self._topology.n
         arrivals = turn.arrivals
         if arrivals is not None:
             # A device that missed rounds returns when they are over.
-            self.ready[arrivals.returning] = self.now
+            self.ready[arrivals.returning] = self._latest
         begin = np.maximum(self.ready, self.received)[active]
         self.ready[active] = begin + turn.flops[active] / net.speed[active]
         is_sending = active | (turn.rows >= 0)
@@ -183,13 +219,25 @@ class Clock:
         sent = self.ready[source] + np.maximum(volume / net.bandwidth[edges], slower_line)
         np.maximum.at(self.ready, source, sent)
         arrival = sent + net.latency[edges]
+        if self.deadline is not None:
+            self.overdue = np.zeros(len(turn.edges), np.bool_)
+            self.overdue[edges] = arrives & (arrival > self.deadline)
+            arrivals = turn.postpone(self.overdue)
+            arrives = arrivals.now[edges]
+            turn = turn._replace(arrivals=arrivals)
+            self.ready = np.minimum(self.ready, self.deadline)
+            # Who waits for a message that misses the deadline does so until then.
+            self.received[target[self.overdue[edges]]] = self.deadline
         np.maximum.at(self.received, target[arrives], arrival[arrives])
         if arrivals is not None:
             late = np.concatenate((self._late, arrival[arrivals.late[edges]]))
             np.maximum.at(self.received, arrivals.target[arrivals.used], late[arrivals.used])
             self._late = late[~arrivals.due]
+        if self.deadline is not None:
+            self.received = np.minimum(self.received, self.deadline)
         for clock in self._followers:
             clock.advance_turn(turn)
+        return arrivals
 
 
 def compute_virtual_time(
@@ -234,41 +282,89 @@ def _advance_stages(
         # The same batch as in the loop: on a static graph, a stage uses the links of its initial exchange throughout.
         linked = devices if topology.varying is not None else _with_stage_links(devices, stage_exchanges[0])
         schedule = make(stage.algorithm.schedule, linked, topology.colors)
-        free = stage.algorithm.schedule in FREE
-        stream = timing.stream if stage is find_method_stage(timing.stages) else None
+        is_method_stage = stage is find_method_stage(timing.stages)
         clock.start_stage()
-        stage_faults = None
-        if faults is not None and (stage.faults_apply or stage is find_method_stage(timing.stages)):
-            faults.start_stage()
-            stage_faults = faults
-        last_round = 0
-        for exchange, (t, turn, active) in zip(stage_exchanges, _turns(schedule), strict=False):
-            sent = network.gather_by_device(np.column_stack((*_sent_tables(exchange, len(devices)), active)))
-            edges = network.gather_by_device(_edge_mask(exchange, len(devices.indices)), network.placement.edge_counts)
+        clock.deadline = timing.deadline if is_method_stage else None
+        stage_faults = faults if is_method_stage or stage.faults_apply else None
+        if stage_faults is not None:
+            stage_faults.start_stage()
+        timer = StageTimer(clock, flops, stage.algorithm, stage_faults, timing.stream if is_method_stage else None)
+        for exchange, (t, turn, active) in zip(stage_exchanges, turns_of(schedule), strict=False):
+            local_sent, local_edges = gather_exchange(exchange, active, len(devices.indices))
+            sent = network.gather_by_device(local_sent)
+            edges = network.gather_by_device(local_edges, network.placement.edge_counts)
             # Only rank 0 computes times; the others have taken part in the collective calls.
-            if sent is None:
-                continue
-            if stream is not None and t > last_round:
-                last_round = t
-                flops.sizes = flops.sizes + stream.growth(t, topology.n)
-            if not free:
-                clock.barrier()
-            rows, lengths, is_active = sent[:, 0], sent[:, 1], sent[:, 2] > 0
-            if schedule.is_request_reply:
-                # A client without an active link is not asked, so it does not compute.
-                is_active &= np.bincount(topology.sources[edges], minlength=topology.n) > 0
-            arrivals = None
-            if stage_faults is not None:
-                returning = stage_faults.start_round(t)
-                is_active &= ~stage_faults.inactive
-                arrivals = stage_faults.exchange(turn, returning, rows, edges)
-            turn_flops = flops.count(stage.algorithm, is_active, rows, edges, arrivals)
-            clock.advance_turn(Turn(is_active, rows, lengths, edges, turn_flops, arrivals))
-            ends[number, t] = clock.now
+            if sent is not None:
+                timer.advance(t, turn, sent, edges)
+                ends[number, t] = clock.now
     return ends
 
 
-def _turns(schedule: Schedule) -> Iterator[tuple[int, int, Mask]]:
+class StageTimer:
+    """Advances the clocks by the exchanges of one stage, in their order.
+
+    Parameters
+    ----------
+    clock : Clock
+        At the start of the stage.
+    flops : Flops
+    algorithm : Algorithm
+    faults : ReplayedFaults or None
+        At the start of the stage; None: faults do not affect it.
+    stream : PointStream or None
+        Changes of the points in this stage.
+    """
+
+    def __init__(
+        self, clock: Clock, flops: "Flops", algorithm: Any, faults: ReplayedFaults | None, stream: PointStream | None
+    ) -> None:
+        self._clock, self._flops, self._algorithm, self._faults = clock, flops, algorithm, faults
+        self._stream = stream
+        self._round = -1
+
+    def advance(self, t: int, turn: int, sent: Integers, edges: Mask) -> Arrivals | None:
+        """Advance the clocks by an exchange in this turn, from 0, of round t; return the messages that arrive.
+
+        Parameters
+        ----------
+        t, turn : int
+        sent : int64[N, 3]
+            Rows (-1 without a message) and encoded bytes that each device sends, and whether it is active.
+        edges : bool[E]
+            Active directed edges.
+        """
+        clock, topology = self._clock, self._flops.topology
+        is_new_round, self._round = t > self._round, t
+        if self._stream is not None and is_new_round and t:
+            self._flops.sizes = self._flops.sizes + self._stream.growth(t, topology.n)
+        if clock.deadline is not None:
+            # Within a round a client computes as soon as it has the centroids, whoever else has not.
+            if is_new_round:
+                clock.start_round()
+        elif self._algorithm.schedule not in FREE:
+            clock.barrier()
+        rows, lengths, is_active = sent[:, 0], sent[:, 1], sent[:, 2] > 0
+        if self._algorithm.schedule == "star":
+            # A client without an active link is not asked, so it does not compute.
+            is_active &= np.bincount(topology.sources[edges], minlength=topology.n) > 0
+        made = Turn(is_active, rows, lengths, edges, np.zeros(0, np.int64))
+        if self._faults is not None:
+            returning = self._faults.start_round(t)
+            is_active &= ~self._faults.inactive
+            exchange = partial(self._faults.exchange, turn, returning, rows, edges)
+            known = exchange() if clock.deadline is None else self._faults.foresee(turn, returning)
+            made = made._replace(arrivals=known, postpone=exchange)
+        arrivals = clock.advance_turn(made._replace(flops=self._flops.count(self._algorithm, is_active, edges)))
+        self._flops.deliver(rows, edges, arrivals)
+        return arrivals
+
+
+def gather_exchange(exchange: ExchangeRecord, active: Mask, edge_count: int) -> tuple[Integers, Mask]:
+    """Return what the local devices sent in an exchange, for `StageTimer.advance`: int64[n, 3] and bool[e]."""
+    return np.column_stack((*_sent_tables(exchange, len(active)), active)), _edge_mask(exchange, edge_count)
+
+
+def turns_of(schedule: Schedule) -> Iterator[tuple[int, int, Mask]]:
     """Yield round, turn and active devices of the initial exchange and of every turn after it, without end."""
     yield 0, 0, schedule.opening
     for t in count(1):
@@ -305,26 +401,39 @@ class Flops:
 
     Attributes
     ----------
+    topology : Topology
     sizes : int64[N]
         Points of each device.
     """
 
     def __init__(self, topology: Topology, sizes: Integers, d: int) -> None:
-        self._topology = topology
+        self.topology = topology
         self.sizes = sizes
         self._d = d
         # Rows that each device has received since it was last active.
         self._unread = np.zeros(topology.n, np.int64)
 
-    def count(
-        self, algorithm: Any, active: Mask, rows: Integers, edges: Mask, arrivals: Arrivals | None = None
-    ) -> Integers:
-        """Count the operations of a turn, int64[N], and deliver its messages; undefined for inactive devices.
+    def count(self, algorithm: Any, active: Mask, edges: Mask) -> Integers:
+        """Count the operations of a turn, int64[N]; undefined for inactive devices.
 
         Parameters
         ----------
         algorithm : Algorithm
         active : bool[N]
+        edges : bool[E]
+            Active directed edges.
+        """
+        n = self.topology.n
+        work = Work(self.sizes, np.bincount(self.topology.sources[edges], minlength=n), self._unread.copy(), self._d)
+        flops = operations.count_flops(algorithm, work, np.arange(n) == self.topology.hub)
+        self._unread[active] = 0
+        return flops
+
+    def deliver(self, rows: Integers, edges: Mask, arrivals: Arrivals | None = None) -> None:
+        """Deliver the messages of a turn.
+
+        Parameters
+        ----------
         rows : int64[N]
             Rows that each device sends; -1 without a message.
         edges : bool[E]
@@ -332,13 +441,9 @@ class Flops:
         arrivals : Arrivals, optional
             Messages that arrive; default: all of them.
         """
-        n, source, target = self._topology.n, self._topology.sources, self._topology.indices
-        work = Work(self.sizes, np.bincount(source[edges], minlength=n), self._unread.copy(), self._d)
-        flops = operations.count_flops(algorithm, work, np.arange(n) == self._topology.hub)
-        self._unread[active] = 0
+        source, target = self.topology.sources, self.topology.indices
         is_used = edges & (rows >= 0)[source]
         if arrivals is not None:
             is_used &= arrivals.now
             np.add.at(self._unread, arrivals.target[arrivals.used], arrivals.rows[arrivals.used])
         np.add.at(self._unread, target[is_used], rows[source[is_used]])
-        return flops

@@ -37,6 +37,7 @@ _INPUTS = (
     "link_model",
     "faults",
     "stale_policy",
+    "deadline",
     "client_share",
     "stream",
 )  # recorded in the summary

@@ -65,7 +65,7 @@ def simulate(
     rank_partition: Literal["auto", "blocks", "metis"] = "auto",
     link_model: LinkModel | str | Callable[..., Any] | None = None,
     faults: Faults | str | None = None, stale_policy: StalePolicy | str | Callable[..., Any] | None = None,
-    client_share: ClientShare | str | float | None = None,
+    deadline: float | None = None, client_share: ClientShare | str | float | None = None,
     byzantine: Byzantine | str | int | None = None, min_cluster_size: int = 0, noise: float = 0.0,
     quantize: Quantization | str | None = "auto", compress: Compression | str | None = None, transforms: Any = None,
     scale: Literal["none", "standard", "minmax"] = "none",
@@ -135,6 +135,9 @@ def simulate(
     stale_policy : StalePolicy, str or callable, optional
         Use of tables that faults keep from being replaced: ``"keep:age=8"``, the default, keeps them for 8 rounds;
         ``"drop"`` discards them. A function of ages, senders and receivers returns which are used, see `StalePolicy`.
+    deadline : float, optional
+        Longest time of a round of the method on the link model, in seconds. Messages that arrive later are used in the
+        next round, or with ``stale_policy="drop"`` lost.
     client_share : ClientShare, str or float, optional
         Share of the clients that a server asks in each round, such as 0.1 or ``"0.1:by=size"``; the others neither
         compute nor send in this round.
@@ -261,7 +264,8 @@ def simulate(
     options = RunOptions(
         rounds=rounds, all_rounds=all_rounds, seed=seed, start=start, record_every=record_every, baselines=baselines,
         allow_disconnected=allow_disconnected, rank_partition=rank_partition, link_model=link_model, faults=faults,
-        stale_policy=stale_policy, client_share=client_share, byzantine=byzantine, min_cluster_size=min_cluster_size,
+        stale_policy=stale_policy, deadline=deadline, client_share=client_share, byzantine=byzantine,
+        min_cluster_size=min_cluster_size,
         noise=noise, quantize=quantize, compress=compress, transforms=transforms, scale=scale, missing=missing,
         stream=stream, k_max=k_max, clusters=None if k_max is None else "auto", checkpoint=checkpoint,
         checkpoint_every=checkpoint_every, test_share=test_share,
@@ -317,13 +321,14 @@ def _tell_all(listeners: list[Callable[[dict[str, Any]], None]], record: dict[st
         listener(record)
 
 
-def _name_inputs(options: RunOptions) -> dict[str, str | None]:
+def _name_inputs(options: RunOptions) -> dict[str, Any]:
     """Spell the inputs that the summary names."""
-    names: dict[str, str | None] = {}
+    names: dict[str, Any] = {"deadline": options.deadline}
     for name in ("stream", "link_model", "faults", "client_share"):
         value = getattr(options, name)
         names[name] = None if value is None else str(value)
-    names["stale_policy"] = None if options.faults is None else str(options.stale_policy or StalePolicy.keep())
+    is_lossy = options.faults is not None or options.deadline is not None
+    names["stale_policy"] = str(options.stale_policy or StalePolicy.keep()) if is_lossy else None
     return names
 
 

@@ -274,8 +274,9 @@ def format_time(summary: Summary) -> Row:
 
 
 def format_lost(summary: Summary) -> Row:
-    """Format the number of lost messages and the fault model."""
-    return format_value(summary["messages_lost"]), f"in transit; --faults {summary['faults']}"
+    """Format the number of lost messages and their cause."""
+    causes = [f"--{name} {summary[name]}" for name in ("faults", "deadline") if summary[name] is not None]
+    return format_value(summary["messages_lost"]), f"in transit; {' and '.join(causes)}"
 
 
 def format_rejected(summary: Summary) -> Row:

@@ -545,6 +545,9 @@ METRICS: tuple[Metric, ...] = (
     # faults, adversaries and disclosure
     Metric("faults", "faults", "fault model", needs=_FAULTS, tables=_NONE),
     Metric("stale_policy", "stale policy", "use of outdated neighbor tables", needs=_FAULTS, tables=_NONE),
+    Metric("deadline", "deadline", "longest time of a round", "s", needs="`--deadline`", tables=_NONE),
+    Metric("messages_late", "messages late", "messages that missed the deadline of their round", unit="messages",
+           needs="`--deadline`", better="lower", tables=ShownIn.STUDY, **_TRAFFIC | _OPTION),
     Metric("client_share", "client share", "share of the clients that the server asks in each round",
            needs="`--client-share`", tables=_NONE),
     Metric("messages_lost", "messages lost", "messages lost in transit", "messages", needs=_FAULTS, better="lower",

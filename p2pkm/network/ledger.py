@@ -185,7 +185,14 @@ class Ledger:
     """Counter of messages: one per directed edge and exchange, with rows x counted columns x 8 bytes.
 
     In addition, encoded bytes are counted (`DenseMessages.wire`); without an encoding they are equal.
+
+    Attributes
+    ----------
+    last : ExchangeRecord
+        The last dense exchange, once there is one.
     """
+
+    last: ExchangeRecord
 
     def __init__(self, indptr: Integers) -> None:
         self._indptr = indptr
@@ -240,8 +247,9 @@ class Ledger:
     def _note(self, at: tuple[int, int], sent: _Sent, known: Integers | None) -> None:
         """Store a dense exchange; repetitions of a pending one only increase its count; known: see `_add_up`."""
         rows, row_bytes, edges, wire = sent
+        self.last = ExchangeRecord(*at, rows, row_bytes, edges, wire=wire)
         if self._is_large:
-            self._add_up(ExchangeRecord(*at, rows, row_bytes, edges, wire=wire), 1, known)
+            self._add_up(self.last, 1, known)
             return
         # Equal keys mean equal exchanges: all arrays of one field have the same type, so equal bytes are equal arrays.
         key = (
@@ -252,7 +260,7 @@ class Ledger:
         )
         pending = self._pending.get(key)
         if pending is None:
-            pending = self._enqueue(key, ExchangeRecord(*at, rows, row_bytes, edges, wire=wire))
+            pending = self._enqueue(key, self.last)
         pending.times += 1
         self._append(at, pending.pattern)
 

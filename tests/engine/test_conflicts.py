@@ -37,6 +37,7 @@ TRIALS = {
     "`--quantize`": lambda folder: {"quantize": "rice"},
     "`--compress`": lambda folder: {"compress": "topk"},
     "`--byzantine`": lambda folder: {"byzantine": 1},
+    "`--deadline`": lambda folder: {"deadline": 1e6, "link_model": "lan"},
     "`--client-share`": lambda folder: {"client_share": 0.5},
     "`--faults` of devices": lambda folder: {"faults": "dropout=0.2"},
     "`--faults` of links": lambda folder: {"faults": "loss=0.2"},

@@ -81,6 +81,8 @@ RUNS = {
                "--init", "local"),
     "struck server": ("--faults", "dropout=0.3,dropout_length=2,server=0.3,delay=0.2", "--rounds", "6",
                       "--algorithm", "fkm"),
+    "deadline": ("--deadline", "0.075", "--link-model", "edge:speed=3e5", "--client-share", "0.6", "--faults",
+                 "loss=0.1,delay=0.2,stages=all", "--rounds", "6", "--algorithm", "fkm"),
     "asked": ("--client-share", "0.4:by=size", "--faults", "loss=0.1,dropout=0.1,delay=0.2", "--link-model", "wan",
               "--rounds", "6", "--algorithm", "fkm"),
     "struck everywhere": ("--faults", "loss=0.2,delay=0.2,dropout=0.1,dropout_length=2,stages=all", "--rounds", "4",

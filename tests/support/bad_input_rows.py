@@ -171,6 +171,12 @@ compare --out full                        | does not hold a comparison
 --quantize rise                         | Did you mean 'rice'
 --quantize rice:bits=60                 | expected a whole number from 1 to 52
 --quantize rice --noise 0.1             | noise is not a multiple of the step size
+--deadline 1 --algorithm fkm            | deadline 1 requires a link model
+--deadline 0 --algorithm fkm --link-model wan | deadline is 0.0; expected a finite number above 0
+--deadline soon --algorithm fkm --link-model wan | is not a valid float
+--deadline 1 --link-model wan           | has the schedule colored, in which devices do not wait
+--deadline 1 --link-model wan --algorithm fedlloyd | cannot be combined with fedlloyd
+--deadline 1 --link-model wan --algorithm fkm --quantize rice | with late or lost messages
 --client-share 0.1                      | cannot be combined with gtvmin: the method has no server
 --client-share 0.1 --algorithm kfed     | asks each client once
 --client-share 0.1 --algorithm fedlloyd | no round in which a server could leave out clients

@@ -20,7 +20,7 @@ _FORMATS = ("csv", "tsv", "npy", "npz", "json")
 _KINDS = ("clusters", "clusters", "clusters", "grid", "equal", "few", "far", "tiny", "line")
 
 
-_NEEDS = {"stale-policy": ("faults", "loss=0.3"), "k-max": ("clusters", "auto")}
+_NEEDS = {"stale-policy": ("faults", "loss=0.3"), "deadline": ("link-model", "wan"), "k-max": ("clusters", "auto")}
 _PARAMETERS = {
     "gtvmin": ("star_term=false", "matching=optimal", "normalize_losses=true", "safeguard=true", "update=as-printed",
                "swaps=true"),
@@ -138,6 +138,7 @@ def _optional(rng: Random) -> Iterator[tuple[str, str]]:
     yield "init", _init(rng)
     yield "faults", _faults(rng)
     yield "stale-policy", rng.choice(("drop", "keep:age=1", "keep:age=3"))
+    yield "deadline", rng.choice(("1e-3", "0.08", "0.2", "100"))
     yield "client-share", rng.choice(("0.1", "0.5", "0.6:by=size", "1"))
     yield (
         "byzantine",

@@ -70,10 +70,10 @@ def run_plan_command(experiment: RunOptions, options: PlanOptions) -> int:
     P2PKMError
         If the run would be rejected, after everything is printed.
     """
-    if experiment.faults is not None:
+    if experiment.faults is not None or experiment.deadline is not None:
         # The option can only come from --config: the command itself does not offer it.
         print_note("planned without faults: docs/howto/time-and-faults.md describes the messages of a run with faults")
-        experiment = replace(experiment, faults=None, stale_policy=None)
+        experiment = replace(experiment, faults=None, stale_policy=None, deadline=None)
     world = connect()
     ranks = options.ranks or world.size
     check_rank_partition(experiment.rank_partition)
