@@ -280,7 +280,7 @@ class _GridMoves:
     def encode(self, messages: DenseMessages, context: Context, agreed: Floats) -> DenseMessages:
         """Return the messages of the devices whose centroids moved, with their encoded bytes."""
         rows, last = messages.rows, self.references.tables
-        self.not_converged = int(np.sum(~context.state.converged))
+        self.not_converged = len(rows) - int(np.count_nonzero(context.state.converged))
         tables = np.where(find_sent(messages), messages.values, 0.0 if last is None else last)
         self.references.tables = tables
         # Initial exchange. If all devices start from the same centroids, the tables are known: 0 bytes.

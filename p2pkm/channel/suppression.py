@@ -418,8 +418,10 @@ def sent_rows(
     if isinstance(messages, SparseMessages):
         if len(messages.edges):
             # Edges are sorted by sender. Most exchanges have an edge of every sender.
-            senders, tables = source_devices(devices, messages.edges), messages.tables
-            senders = senders[find_runs(senders)]
+            senders, tables = messages.senders, messages.tables
+            if len(senders) > 1:
+                senders = source_devices(devices, messages.edges)
+                senders = senders[find_runs(senders)]
             if len(senders) < len(messages.senders):
                 tables = tables.take(messages.senders.searchsorted(senders))
             yield tables.flat()[:, messages.header :], lambda: senders.repeat(tables.rows)

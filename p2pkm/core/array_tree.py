@@ -9,6 +9,9 @@ import numpy as np
 
 from p2pkm.core.contract import list_fields
 
+# Types without arrays: most parts of a result are numbers and texts of its records.
+_PLAIN = frozenset((int, float, str, bool, bytes, type(None)))
+
 
 def list_arrays(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
     """Yield all arrays in an argument, each with its name."""
@@ -17,11 +20,11 @@ def list_arrays(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
         return
     parts: dict[str, Any] = {}
     if isinstance(tree, Mapping):
-        parts = {f".{key}": part for key, part in tree.items()}
+        parts = {f".{key}": part for key, part in tree.items() if type(part) not in _PLAIN}
     elif fields := list_fields(tree):
         parts = {f".{key}": part for key, part in zip(fields, tree, strict=True)}
     elif isinstance(tree, (tuple, list)):
-        parts = {f"[{number}]": part for number, part in enumerate(tree)}
+        parts = {f"[{number}]": part for number, part in enumerate(tree) if type(part) not in _PLAIN}
     elif is_dataclass(tree):
         parts = {f".{key}": part for key, part in vars(tree).items()}
     for key, part in parts.items():

@@ -33,6 +33,9 @@ def check_declaration(kind: Any, name: str) -> Any:
     bases = "p2pkm.core.protocols.MethodBase, or of ServerMethodBase if it has a server"
     if not (isinstance(kind, type) and issubclass(kind, MethodBase)):
         raise ExperimentError(f"algorithm {name!r} is {kind!r}; expected a subclass of {bases}")
+    if kind.__module__.startswith("p2pkm."):
+        # Tests of all methods cover those of this package.
+        return kind
     declared = {*dir(kind), *(field.name for field in fields(kind))} if is_dataclass(kind) else {*dir(kind)}
     required = list(_REQUIRED)
     # A method that overrides `on` is run by the object that `on` returns, which has the other functions.

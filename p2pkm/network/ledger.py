@@ -28,6 +28,8 @@ _BLOCK_WIDTH = 64
 _SPARSE_RATIO = 8
 # Header of a packed exchange: bytes of a row, lengths and types of the arrays.
 _HEADER = Struct("<q4q4s")
+# Largest signed integer by the number of its bytes.
+_LARGEST = {size: 2 ** (8 * size - 1) - 1 for size in (2, 4, 8)}
 # Rows, bytes of a row, edges and encoded bytes of a dense exchange, as in `ExchangeRecord`.
 _Sent = tuple[Integers, int, Mask | None, Integers | None]
 _Key = tuple[int | bytes | None, ...]
@@ -168,12 +170,16 @@ class _Totals:
     def reserve(self, increase: int, least: type[np.signedinteger[Any]] = np.int16) -> NDArray[np.integer[Any]]:
         """Return the totals, to be counted in place, in a type in which every entry can increase by `increase`."""
         self._bound += increase
-        if self._bound > np.iinfo(self.counts.dtype).max:
+        if self._bound > _LARGEST[self.counts.dtype.itemsize]:
             # The bound adds up exchanges over different edges, so first compute the largest entry. Larger types are
             # chosen from half of the limit on, as otherwise every exchange near the limit would compute it.
             largest = int(self.counts.max(initial=0)) + increase
-            self._bound = largest if 2 * largest <= np.iinfo(self.counts.dtype).max else self._bound
-        kind = np.promote_types(np.promote_types(narrow(self._bound + 1), self.counts.dtype), least)
+            self._bound = largest if 2 * largest <= _LARGEST[self.counts.dtype.itemsize] else self._bound
+        held = self.counts.dtype
+        # In most exchanges the type stays.
+        if self.counts.size and held.itemsize >= np.dtype(least).itemsize and self._bound <= _LARGEST[held.itemsize]:
+            return self.counts
+        kind = np.promote_types(np.promote_types(narrow(self._bound + 1), held), least)
         if not self.counts.size:
             self.counts = np.zeros((4, self._size), kind)
         elif self.counts.dtype != kind:

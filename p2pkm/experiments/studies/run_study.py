@@ -609,11 +609,16 @@ def measure_graph(topology: Topology, key: Hashable) -> Row:
     from topologies import CSRGraph, measures
 
     graph = topology.varying or CSRGraph(topology.indptr, topology.indices, topology.weights)
-    measured = memoize_in_study("measures", lambda: (key, topology.n), lambda: measures.describe(graph), keep=_GRAPHS)
-    values = {name: measured[name].value for name in _DESCRIBED}
-    # The noise that GTVMin leaves at coupling 1. It is not predicted for time-varying graphs.
-    values["residual_noise"] = None if topology.varying else float(measures.residual_noise(graph, (1.0,))[0])
-    return {name: value if value is not None and np.isfinite(value) else None for name, value in values.items()}
+
+    def measure() -> Row:
+        described = measures.describe(graph)
+        values = {name: described[name].value for name in _DESCRIBED}
+        # The noise that GTVMin leaves at coupling 1. It is not predicted for time-varying graphs.
+        values["residual_noise"] = None if topology.varying else float(measures.residual_noise(graph, (1.0,))[0])
+        return {name: value if value is not None and np.isfinite(value) else None for name, value in values.items()}
+
+    measured: Row = memoize_in_study("measures", lambda: (key, topology.n), measure, keep=_GRAPHS)
+    return dict(measured)
 
 
 def collect_metrics(result: Result) -> Row:

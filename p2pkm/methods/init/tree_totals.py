@@ -107,14 +107,15 @@ class UpAndDown(MethodBase, ABC):
         receivers = source_devices(devices, inbox.edges)
         rows = inbox.tables.flat()
         if devices.turn < depth:
-            return self.conclude_at_roots(state._replace(totals=self.merge(state.totals, receivers, rows)))
+            state = state._replace(totals=self.merge(state.totals, receivers, rows))
+            return self.conclude_at_roots(state) if devices.turn == depth - 1 else state
         agreed = state.agreed.copy()
         agreed[receivers] = rows
         state = state._replace(agreed=agreed)
         return state if devices.turn < 2 * depth - 1 else self.finish(state, devices)
 
     def conclude_at_roots(self, state: Any) -> Any:
-        """Compute the result at the roots from the rows combined so far."""
+        """Compute the result at the roots from the combined rows."""
         assert state.routes is not None
         roots = state.routes.layer(0)
         agreed = state.agreed.copy()
@@ -178,6 +179,10 @@ class PairwiseTotals(TreeTotals):
         """Combine the totals of devices with the rows that they received, one child after the other."""
         merged = totals.copy()
         firsts = find_runs(receivers)
+        if len(firsts) == len(receivers):
+            # Each has received from one child, as in all turns on a path and nearly all on a ring.
+            merged[receivers] = self.combine(merged[receivers], rows)
+            return merged
         counts = np.diff(firsts, append=len(receivers))
         # Devices with many children last, so that those with a further child are the end of the list.
         order = np.argsort(counts, kind="stable")
