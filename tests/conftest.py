@@ -1,8 +1,11 @@
 """Properties have no time limit: the first example of a file reads compiled kernels. Ctrl-C works in all children."""
 
+import contextlib
 import gc
+import importlib
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -10,6 +13,7 @@ from hypothesis import settings
 from p2pkm.kernels import compile_ahead
 from tests.support.run_cli import MPIRUN, NO_MPIRUN, SLEEPING_THREADS
 
+TESTS = Path(__file__).parent
 settings.register_profile("quick", deadline=None, max_examples=10)
 settings.register_profile("full", deadline=None)
 settings.load_profile("quick")
@@ -23,6 +27,16 @@ def pytest_sessionstart(session):
     worker = getattr(session.config, "workerinput", {}).get("workerid", "")
     if worker in {"gw0", "gw1"}:
         compile_ahead(lock=False, backwards=worker == "gw1")
+    if worker == "gw1" and [Path(name).resolve() for name in session.config.args] == [TESTS]:
+        _import_backwards()
+
+
+def _import_backwards():
+    """Import all tests from the last one: of a new checkout each worker then writes half of the bytecode for both."""
+    for path in sorted(TESTS.rglob("test_*.py"), reverse=True):
+        # Collection says what is wrong with a module that cannot be imported, or skips it.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(".".join(path.relative_to(TESTS.parent).with_suffix("").parts))
 
 
 @pytest.hookimpl(wrapper=True)
