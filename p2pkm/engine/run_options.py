@@ -641,6 +641,9 @@ class RunOptions:
             # The name of a column may be its index.
             if (name.endswith("_column") or name in ("sheet", "skip_rows")) and isinstance(value, int):
                 value = str(value)
+            # A number without keys need not be quoted.
+            if name in ("byzantine", "client_share") and isinstance(value, int | float):
+                value = str(value)
             if not isinstance(value, ProgramObject):
                 value = convert(value, str if OPTIONS[name].reads else types[name], f"{name} in {where}")
             values[name] = value
