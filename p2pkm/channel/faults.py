@@ -78,7 +78,8 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
         if faults is None and deadline is None:
             if stale is not None:
                 raise ExperimentError(
-                    f"stale policy {stale} requires faults. Remove --stale-policy, or add for example --faults loss=0.1"
+                    f"stale policy {stale} requires faults or a deadline. Remove --stale-policy, or add for example "
+                    "--faults loss=0.1"
                 )
             return None
         faults = faults or Faults()

@@ -144,7 +144,7 @@ def test_what_is_no_share_is_refused():
 def test_a_share_is_an_axis_of_studies(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = p2pkm.study(
-        grid={"client_share": ["0.25", "0.5:by=size"]}, algorithm="dwfkm", devices=8, data="grid16:points=5",
+        grid={"client_share": [0.25, "0.5:by=size"]}, algorithm="dwfkm", devices=8, data="grid16:points=5",
         clusters=4, rounds=20, seeds=[0], progress=False,
     ).rows  # fmt: skip
     assert [(row["client_share"], row["messages"]) for row in rows] == [("0.25", 2 * 41), ("0.5:by=size", 4 * 41)]

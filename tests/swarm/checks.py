@@ -140,7 +140,7 @@ def check_report(case: Case) -> Iterator[str]:
 def check_plan(case: Case) -> Iterator[str]:
     """A plan that is exact is met, one that says at most is not exceeded; as long as nothing goes wrong."""
     config = Config.from_mapping(load_toml(str(case.run / "config.toml"), "config"), "config")
-    if config.faults or config.stream or config.checkpoint_every is None:
+    if config.faults or config.deadline or config.stream or config.checkpoint_every is None:
         return
     config = replace(config, record_every=1)
     plan = build_plan(replace(config, out="none"), None)

@@ -34,7 +34,15 @@ _INTEGER_SUMS = ("treelloyd", "fedlloyd", "ditto")  # whose grid follows the uni
 _ALIKE = ("gtvmin", "consensus", "admm", "dgc", "tracking")  # the number of a device has no say
 _BY_NUMBER = ("consensus", "pushsum", "tracking", "gossip-sum", "epidemic", "admm")  # rows are paired by it
 _MOVED_ALIKE = (*_BY_NUMBER, "gtvmin", "gossip", "dgc")  # nothing is drawn from a given start on
-_NO_LIES = {"byzantine": None, "noise": 0, "link_model": None, "deadline": None, "quantize": "none", "baselines": False}
+_NO_LIES = {
+    "byzantine": None,
+    "noise": 0,
+    "link_model": None,
+    "deadline": None,
+    "stale_policy": None,
+    "quantize": "none",
+    "baselines": False,
+}
 _OPTIONS = (
     "rounds", "all_rounds", "seed", "record_every", "allow_disconnected", "link_model", "faults", "stale_policy",
     "deadline", "client_share", "byzantine", "min_cluster_size", "noise", "quantize", "compress", "scale", "k_max",

@@ -72,7 +72,8 @@ def run_plan_command(experiment: RunOptions, options: PlanOptions) -> int:
     """
     if experiment.faults is not None or experiment.deadline is not None:
         # The option can only come from --config: the command itself does not offer it.
-        print_note("planned without faults: docs/howto/time-and-faults.md describes the messages of a run with faults")
+        left_out = "faults" if experiment.deadline is None else "faults and deadline"
+        print_note(f"planned without {left_out}: docs/howto/time-and-faults.md describes the messages of such a run")
         experiment = replace(experiment, faults=None, stale_policy=None, deadline=None)
     world = connect()
     ranks = options.ranks or world.size
