@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from p2pkm.channel.references import References, find_sent
+from p2pkm.channel.references import References, find_sent, find_sent_rows
 from p2pkm.channel.transform import (
     REFERENCES_AT_BOTH_ENDS,
     Context,
@@ -281,7 +281,7 @@ class _GridMoves:
         """Return the messages of the devices whose centroids moved, with their encoded bytes."""
         rows, last = messages.rows, self.references.tables
         self.not_converged = len(rows) - int(np.count_nonzero(context.state.converged))
-        tables = np.where(find_sent(messages), messages.values, 0.0 if last is None else last)
+        tables = np.where(find_sent_rows(messages)[:, :, None], messages.values, 0.0 if last is None else last)
         self.references.tables = tables
         # Initial exchange. If all devices start from the same centroids, the tables are known: 0 bytes.
         if last is None:
@@ -533,7 +533,6 @@ def step_bits(algorithm: Any, devices: Devices) -> int:
 
 def _divide(values: Floats, steps: Floats) -> Floats:
     """Divide values by steps; 0 where the step is 0."""
-    steps = np.broadcast_to(steps, values.shape)
     return np.divide(values, steps, out=np.zeros_like(values), where=steps > 0.0)
 
 

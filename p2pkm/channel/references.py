@@ -72,8 +72,13 @@ class References:
 
 def find_sent(messages: DenseMessages) -> Mask:
     """Mark the numbers of the tables that are sent, bool[n, r, w]."""
+    return np.broadcast_to(find_sent_rows(messages)[:, :, None], messages.values.shape)
+
+
+def find_sent_rows(messages: DenseMessages) -> Mask:
+    """Mark the rows of the tables that are sent, bool[n, r]."""
     rows: Mask = np.less(np.arange(messages.values.shape[1]), messages.rows[:, None])
-    return np.broadcast_to(rows[:, :, None], messages.values.shape)
+    return rows
 
 
 def _fit(tables: Floats | None, shape: tuple[int, ...]) -> Floats:

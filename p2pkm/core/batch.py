@@ -5,7 +5,7 @@ rows of a message table, w columns of a row, s slots (tables that a rank holds: 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, unique
 from functools import cached_property
@@ -435,16 +435,27 @@ class Devices:
         -------
         float64[t, k, d]
         """
+        return self.prepare_kmeans(tables, k, purpose, limit)(starts, first)
+
+    def prepare_kmeans(
+        self, tables: Sequence[Floats], k: int, purpose: int, limit: int
+    ) -> Callable[[int, int], Floats]:
+        """Return `pooled_kmeans` as a function of `starts` and `first`, for many searches in the same tables."""
         offsets = np.cumsum([0, *map(len, tables)])
         weighted_rows = np.concatenate(tables)
         points = np.ascontiguousarray(weighted_rows[:, :-1])
         weights = np.ascontiguousarray(weighted_rows[:, -1])
         tols = np.zeros(len(tables))
         keys = np.full(len(tables), self.shared_key, np.uint64)
-        centroids, _, _ = self.kernels.kmeans(
-            points, weights, weights, offsets, k, trials(k, True), starts, limit, tols, keys, int(purpose), first
-        )
-        return centroids
+        attempts = trials(k, True)
+
+        def search(starts: int, first: int) -> Floats:
+            centroids, _, _ = self.kernels.kmeans(
+                points, weights, weights, offsets, k, attempts, starts, limit, tols, keys, int(purpose), first
+            )
+            return centroids
+
+        return search
 
 
 class Search(NamedTuple):

@@ -12,6 +12,7 @@ import numpy as np
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.chunks import label
 from p2pkm.core.messages import DenseMessages, Inbox
+from p2pkm.core.sorting import blocks
 from p2pkm.methods.building_blocks.spanning_tree import Tree, tree_edges
 
 # Bound of the sums over all devices. Integers up to 2^53 are exact in float64.
@@ -35,6 +36,8 @@ _TIE = 1e-9
 _MAX_BITS = 30
 # Binary digits of a number that is sent in 4 bytes.
 _DIGITS = 21
+# Width given to `blocks` per feature: blocks of points that stay in the second-level cache.
+_BLOCK_WIDTH = 64
 
 
 class PassPosition(NamedTuple):
@@ -170,7 +173,9 @@ def measure(devices: Devices, tables: Floats) -> Floats:
         is_labeled = piece.labels >= 0
         moments[piece.span, 0, 0] = np.bincount(owner, weights, count)
         moments[piece.span, 0, 1] = piece.losses
-        np.minimum.at(moments[piece.span, 0, 2], owner, _lowest_exponents(weights))
+        # Without weights the array is one number with stride 0.
+        lowest = _lowest_exponents(weights if any(weights.strides) else weights[:1])
+        np.minimum.at(moments[piece.span, 0, 2], owner, lowest)
         rows_with_points = np.unique((owner * k + piece.labels)[is_labeled]) // max(k, 1)
         moments[piece.span, 0, 3] = np.bincount(rows_with_points, minlength=count)
     return moments
@@ -278,14 +283,17 @@ def local_grid_sums(devices: Devices, tables: Floats, reference: Floats, units: 
     for piece in label(devices, tables):
         count = piece.span.stop - piece.span.start
         is_labeled = piece.labels >= 0
-        owner = np.repeat(np.arange(count), np.diff(piece.offsets))[is_labeled]
-        labels = piece.labels[is_labeled]
-        cells = owner * k + labels
-        weights = devices.point_weights[piece.rows][is_labeled]
-        points, origins = devices.stored[piece.rows][is_labeled], reference[piece.span]
+        # A slice copies no points.
+        used: Any = slice(None) if is_labeled.all() else is_labeled
+        cells = np.repeat(np.arange(count), np.diff(piece.offsets))[used] * k + piece.labels[used]
+        weights = devices.point_weights[piece.rows][used]
+        points, origins = devices.stored[piece.rows][used], reference[piece.span].reshape(-1, d)
+        # By feature, from blocks that stay in the cache.
+        offsets = np.empty((d, len(cells)))
+        for block in blocks(len(cells), _BLOCK_WIDTH * d):
+            offsets[:, block] = weights[block] * (points[block] - origins[cells[block]]).T
         for f in range(d):
-            offsets = points[:, f] - origins[owner, labels, f]
-            sums[piece.span, :, f] = np.bincount(cells, weights * offsets, count * k).reshape(count, k)
+            sums[piece.span, :, f] = np.bincount(cells, offsets[f], count * k).reshape(count, k)
         sums[piece.span, :, d] = np.bincount(cells, weights, count * k).reshape(count, k)
         costs[piece.span] = piece.losses
     step, unit, grain = (units[:, column, None, None] for column in range(3))

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from p2pkm.core.batch import Devices, Floats, Integers, Kernels, Keys, Stream, trials
 from p2pkm.core.messages import Tables, expand_ranges
+from p2pkm.core.sorting import blocks
 from p2pkm.methods.building_blocks.total_variation import squared_distances
 
 # Seedings, and largest number of Lloyd steps, of the local k-means of a device.
@@ -14,6 +15,8 @@ _STARTS = 3
 _LIMIT = 300
 # Relative difference from an integer that counts as a rounding error of a weight.
 _ROUNDING = 1e-12
+# Width given to `blocks` per feature: blocks of rows that stay in the second-level cache.
+_BLOCK_WIDTH = 64
 
 
 class Rows(NamedTuple):
@@ -54,13 +57,17 @@ class Rows(NamedTuple):
         means, weights, within = self
         count = len(origins)
         total = np.bincount(group, weights, count).astype(np.float64, copy=False)
-        # Sums of offsets from a nearby point, so that large coordinates do not cancel.
-        offsets = (means - origins[group]).T
-        sums = np.stack([np.bincount(group, weights * column, count) for column in offsets], axis=1)
+        # Sums of offsets from a nearby point, so that large coordinates do not cancel. Columns are read from blocks
+        # that stay in the cache: each of them lies in all lines of the array of rows.
+        spans, offsets = list(blocks(len(means), _BLOCK_WIDTH * means.shape[1])), np.empty(means.shape[::-1])
+        for span in spans:
+            offsets[:, span] = weights[span] * (means[span] - origins[group[span]]).T
+        sums = np.stack([np.bincount(group, column, count) for column in offsets], axis=1)
         merged = origins + sums / total[:, None]
         squares = within.copy()
-        for column in (means - merged[group]).T:
-            squares += weights * column * column
+        for span in spans:
+            for column in (means[span] - merged[group[span]]).T:
+                squares[span] += weights[span] * column * column
         return Rows(merged, total, np.bincount(group, squares, count).astype(np.float64, copy=False))
 
 

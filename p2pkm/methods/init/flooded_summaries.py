@@ -153,21 +153,24 @@ def cluster_collections(devices: Devices, collections: Sequence[Floats], shape: 
     candidates, k = shape
     clusterings = np.empty((len(collections), candidates, k, devices.d))
     starts = _STARTS if candidates == 1 else _STARTS_EACH
-    for q in range(candidates if len(collections) else 0):
-        clusterings[:, q] = devices.pooled_kmeans(
-            collections, k, Stream.CLUSTER, starts=starts, limit=_LIMIT, first=q * starts
-        )
+    if not len(collections):
+        return clusterings
+    search = devices.prepare_kmeans(collections, k, Stream.CLUSTER, _LIMIT)
+    for q in range(candidates):
+        clusterings[:, q] = search(starts, q * starts)
     distinct: list[dict[bytes, Floats]] = [{} for _ in collections]
     for index, results in enumerate(clusterings):
         for centroids in results:
             distinct[index].setdefault(_set_key(centroids), centroids)
+    searched = list(range(len(collections)))
     for number in range(candidates * starts, candidates * starts + _EXTRA_STARTS):
         incomplete = [index for index, sets in enumerate(distinct) if len(sets) < candidates]
         if not incomplete:
             break
-        rows = [collections[index] for index in incomplete]
-        results = devices.pooled_kmeans(rows, k, Stream.CLUSTER, starts=1, limit=_LIMIT, first=number)
-        for index, centroids in zip(incomplete, results, strict=True):
+        if incomplete != searched:
+            searched = incomplete
+            search = devices.prepare_kmeans([collections[i] for i in incomplete], k, Stream.CLUSTER, _LIMIT)
+        for index, centroids in zip(incomplete, search(1, number), strict=True):
             distinct[index].setdefault(_set_key(centroids), centroids)
     for index, sets in enumerate(distinct):
         clusterings[index, : len(sets)] = list(sets.values())
