@@ -299,6 +299,7 @@ DRAWS = {
 
 @pytest.mark.parametrize("draw", DRAWS)
 @pytest.mark.parametrize(("size", "seeds"), thin([(2, 5), (2, 9), (8, 10)], 3))
+@pytest.mark.sample(3)
 def test_equal_configurations_are_called_different_in_at_most_5_percent(draw, size, seeds):
     """Exchanged labels, so every difference is chance; 300 draws: 0.085 is 2.8 standard errors above 0.05."""
     rng, false = np.random.default_rng(1), 0

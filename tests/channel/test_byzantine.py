@@ -272,6 +272,7 @@ def test_over_some_edges_only_those_who_hear_a_refused_table_are_counted():
 
 
 @pytest.mark.parametrize(("kind", "name"), thin(product(KINDS, [name for name in METHODS if name not in MUTE]), 9))
+@pytest.mark.sample(5)
 def test_every_method_runs_among_liars_and_scores_the_honest(name, kind):
     graph = None if needs_hub(build(name, 4)) else topologies.small_world(9, degree=4, rewire=0.2, seed=1)
     result = p2pkm.simulate(build(name, 4), graph, deal(9), rounds=4, seed=3, byzantine=f"2:kind={kind}")
@@ -310,6 +311,7 @@ def test_a_method_without_rows_to_lie_about_is_refused(name):
         6,
     ),
 )
+@pytest.mark.sample(3)
 def test_every_seeding_lives_with_lies_in_all_stages(seeding, kind):
     # A leader that sends NaN leaves all others without centroids.
     fails = (seeding, kind) == ("leader", "nan")

@@ -80,6 +80,7 @@ def test_what_neighbors_hold_is_decoded_from_the_counted_bits(monkeypatch, code)
 
 
 @pytest.mark.parametrize("name", ["admm", "gossip", "tracking", "fkm", "kfed"])
+@pytest.mark.sample(3)
 def test_rows_that_are_read_are_decoded_from_the_counted_bits(monkeypatch, name):
     checked, usual = [], quantization.StepCoder.round
 
@@ -113,6 +114,7 @@ def test_neighbors_know_the_first_table_unless_each_device_starts_by_itself():
 
 
 @pytest.mark.parametrize("name", thin(sorted(set(METHODS) - REFUSED), 3))
+@pytest.mark.sample(3)
 def test_every_other_method_sends_fewer_bytes(name):
     found = run(name, rounds=3)
     assert found.summary["wire_bytes"] < found.summary["bytes"]
@@ -345,6 +347,7 @@ def test_the_grid_follows_what_was_agreed_on_the_estimated_coupling_and_the_weig
     ],
     ids=["1e99", "no spread", "far", "no points"],
 )
+@pytest.mark.sample(3)
 def test_extreme_data(name, points):
     found = run(name, k=2, shards=p2pkm.Shards.from_list(points), graph=nx.path_graph(4))
     assert np.isfinite(found.centroids[:, 0]).any()

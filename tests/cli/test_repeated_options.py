@@ -30,6 +30,7 @@ def is_eager(option):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.sample(5)
 def test_every_option_of_every_command_is_given_once(command):
     options = [option for option in command.params if isinstance(option, click.Option) and not is_eager(option)]
     assert all(isinstance(option, CheckedOption) for option in options)

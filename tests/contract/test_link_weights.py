@@ -41,6 +41,7 @@ def run(name, graph, **options):
 
 
 @pytest.mark.parametrize("name", thin(PEERS, 3))
+@pytest.mark.sample(3)
 def test_weights_act_in_the_methods_that_say_so_and_a_note_says_it_of_the_others(name):
     options = {"gossips": 2} if name in ("consensus", "pushsum", "tracking") else {}
     options |= {"coupling": 2.0} if name == "gtvmin" else {}

@@ -66,6 +66,7 @@ def test_parameters_of_methods(name, many):
 
 @pytest.mark.filterwarnings("ignore:Number of distinct clusters")
 @pytest.mark.parametrize(("many", "call"), thin(product(MANY, [fit, simulate, compare, study]), 3))
+@pytest.mark.sample(3)
 def test_parameters_of_python_calls(call, many):
     function = {fit: p2pkm.P2PKMeans.__init__, simulate: p2pkm.simulate, compare: p2pkm.compare, study: p2pkm.study}[
         call

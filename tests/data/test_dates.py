@@ -155,6 +155,7 @@ def test_few_rows_per_category_are_noted():
 
 
 @pytest.mark.parametrize("form", ["%d.%m.%Y", "%m/%d/%Y", "%d/%m/%y"])
+@pytest.mark.sample(3)
 def test_the_description_finds_the_order_and_predict_reads_new_rows_with_it(tmp_path, monkeypatch, form):
     monkeypatch.chdir(tmp_path)
     sites = ["Bonn", "Essen"] * 20

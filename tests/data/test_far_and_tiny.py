@@ -107,6 +107,7 @@ def test_float32_keeps_fewer_digits():
     ("shift", "factor"), [(0.0, 1.0), (1e5, 1.0), (-1e9, 1.0), (1e10, 1.0), (0.0, 2.0**-315), (0.0, 2.0**315)]
 )
 @pytest.mark.parametrize("algorithm", [p2pkm.GTVMin(3), p2pkm.TreeLloyd(3), p2pkm.FKM(3)], ids=lambda one: one.name)
+@pytest.mark.sample(5)
 def test_what_is_taken_is_right(algorithm, shift, factor):
     graph = None if algorithm.name == "fkm" else topologies.ring(4)
     given = {"rounds": 20, "seed": 3}

@@ -113,6 +113,7 @@ def test_missing_values_of_a_frame_are_filled_in_by_the_run():
     assert runs[0].summary["centroids_sha256"] == runs[1].summary["centroids_sha256"]
 
 
+@pytest.mark.sample(3)
 def test_simulate_takes_frames_and_tables(kind):
     expected = p2pkm.simulate(p2pkm.GTVMin(2), topologies.path(2), p2pkm.Shards.deal(X, DEVICE, labels=LABELS),
                               rounds=2, baselines=False)  # fmt: skip

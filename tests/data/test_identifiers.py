@@ -196,6 +196,7 @@ WRITERS = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("suffix", WRITERS)
 @pytest.mark.parametrize("role", ["label_column", "device_column"])
+@pytest.mark.sample(5)
 def test_every_format_has_the_same_identifiers_and_the_same_missing_ones(tmp_path, suffix, role):
     WRITERS[suffix](path := tmp_path / f"t{suffix}")
     with pytest.raises(

@@ -114,6 +114,7 @@ def test_a_column_that_is_constant_as_float32():
 
 
 @pytest.mark.parametrize("role", ["label", "device", "keep"])
+@pytest.mark.sample(3)
 def test_identifiers_in_cells_of_numbers(tmp_path, role):
     def write(identifiers):
         pd.DataFrame({"x": [1, 2, 3], "id": identifiers}).to_excel(tmp_path / "t.xlsx", index=False)

@@ -76,6 +76,7 @@ def test_masked_points_are_refused_everywhere(entry, form):
 
 
 @pytest.mark.parametrize("entry", [entry for entry in ENTRIES if entry != "scaler.inverse_transform"])
+@pytest.mark.sample(5)
 def test_arrays_without_masked_entries_are_ordinary(entry):
     ENTRIES[entry](np.ma.masked_array(X))
 

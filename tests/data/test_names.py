@@ -178,6 +178,7 @@ def test_names_in_columns_and_files():
 
 @pytest.mark.parametrize("codes", [("101", "205", "309"), ("1", "2", "3"), ("007", "7", "8"), ("2.0", "2.00", "10.0"),
                                    ("9", "Klinikum Süd", "ln <west>")])  # fmt: skip
+@pytest.mark.sample(3)
 def test_site_codes_of_any_kind_are_names_in_the_command_line(tmp_path, monkeypatch, codes):
     monkeypatch.chdir(tmp_path)
     rows = [f"{i + 20 * j},{i % 3},{code}\n" for j, code in enumerate(codes) for i in range(8)]

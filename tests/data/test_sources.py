@@ -406,6 +406,7 @@ def test_small_sets_and_principal_components():
         (lambda: draw_separated(np.random.default_rng(0), 3, 1, side=1.0, separation=2.0), "no place for 3 clusters"),
     ],
 )
+@pytest.mark.sample(5)
 def test_options_out_of_range(call, message):
     with pytest.raises(ExperimentError, match=re.escape(message)):
         call()

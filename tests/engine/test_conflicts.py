@@ -79,6 +79,7 @@ def try_features(name, folder, *, play):
 
 
 @pytest.mark.parametrize("name", METHODS)
+@pytest.mark.sample(5)
 def test_a_run_is_refused_exactly_where_the_table_says_so(name, tmp_path):
     assert try_features(name, tmp_path, play=False) == {}
 

@@ -178,6 +178,7 @@ REFUSED = [  # parameters, options, graph, and a word of the reason
 
 
 @pytest.mark.parametrize(("method", "options", "graph", "word"), REFUSED)
+@pytest.mark.sample(5)
 def test_what_refuses_a_choice_by_name_is_why_it_is_not_the_default(method, options, graph, word):
     graph = topologies.complete(12) if graph is None else graph
     (note,) = plan(p2pkm.GTVMin(3, **method), graph, **options).notes

@@ -210,6 +210,7 @@ def test_a_run_with_a_server_waits_for_its_line():
 
 
 @pytest.mark.parametrize(("groups", "schedule"), thin(product([False, True], ["colored", "async", "jacobi"]), 2))
+@pytest.mark.sample(3)
 def test_time_never_goes_back_and_changes_nothing_else_unless_turns_go_by_it(schedule, groups):
     graph, method = topologies.small_world(12, seed=1), p2pkm.GTVMin(3, schedule=schedule, groups=groups)
     timed, plain = simulate(method, graph, "edge"), simulate(method, graph, None)
@@ -251,6 +252,7 @@ def test_three_ranks_find_the_same_seconds_on_a_graph_with_attributes(tmp_path):
 
 
 @pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.sample(2)
 def test_comparisons_have_columns_of_seconds_if_there_is_a_network(timed):
     common = "compare --algorithm gtvmin,local --devices 4 --data grid16:points=5 --seeds 0 --out none -q".split()
     words = [*common, "--rounds", "2", *(["--link-model", "wan"] if timed else [])]

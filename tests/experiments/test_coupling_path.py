@@ -221,6 +221,7 @@ def test_force_replaces_what_was_there(tmp_path):
 
 
 @pytest.mark.parametrize("ended", [0, 2])
+@pytest.mark.sample(2)
 def test_an_interrupted_path_keeps_the_steps_that_ended(tmp_path, monkeypatch, ended):
     run, calls = p2pkm.experiments.studies.coupling_path.execute, []
 

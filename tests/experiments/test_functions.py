@@ -79,6 +79,7 @@ STALE = partial(run, WEAK(), faults=LOSSY)
         (partial(run, WEAK(), link_model=wan), partial(run, WEAK(), link_model="wan")),
     ],
 )
+@pytest.mark.sample(3)
 def test_a_function_that_says_the_same_gives_the_same_bits(one, other):
     first, second = one(), other()
     for name in ("centroids_sha256", "chain_sha256", "bytes", "messages_lost", "virtual_seconds", "rounds"):

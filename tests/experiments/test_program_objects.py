@@ -79,6 +79,7 @@ def study_by_text():
         pytest.param({"data": FRAME.assign(i=range(80), w="t"), "drop": "i,w"}, marks=pytest.mark.slow),
     ],
 )  # fmt: skip
+@pytest.mark.sample(3)
 def test_objects_give_the_bits_of_text(data):
     methods = [p2pkm.GTVMin(4, coupling=3), functools.partial(p2pkm.FKM)]
     graphs = {"a": topologies.small_world(4, degree=2, seed=5), "b": nx.complete_graph(4)}

@@ -62,6 +62,7 @@ def test_simulate_has_the_options_of_a_run_with_their_defaults(monkeypatch):
 
 
 @pytest.mark.parametrize("scale", ["none", "standard", "minmax"])
+@pytest.mark.sample(3)
 def test_scaling_and_optional_scores_are_those_of_the_command_line(scale, tmp_path):
     centers = np.random.default_rng(1).normal(size=(16, 2))
     np.save(tmp_path / "centers.npy", centers)

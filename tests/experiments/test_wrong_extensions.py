@@ -236,6 +236,7 @@ TRANSFORMS = [
     first_of_each(TRANSFORMS, itemgetter(1)),
     ids=lambda value: getattr(value, "__name__", None),
 )
+@pytest.mark.sample(5)
 def test_a_wrong_transform_is_found(kind, check, told):
     with pytest.raises(CheckError) as caught:
         p2pkm.check_transform(kind, only=("runs", check))
@@ -489,6 +490,7 @@ METHODS = [
 
 
 @pytest.mark.parametrize(("kind", "check", "told"), METHODS, ids=lambda value: getattr(value, "__name__", None))
+@pytest.mark.sample(5)
 def test_a_wrong_method_is_found(kind, check, told):
     with pytest.raises(CheckError) as caught:
         p2pkm.check_method(kind, only=check)

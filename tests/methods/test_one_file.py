@@ -162,6 +162,7 @@ def run(*more):
     return ending.summary
 
 
+@pytest.mark.sample(2)
 def test_it_is_planned(kind):
     ending = here("plan", *RUN[:-1], "--ranks", 1, "--format", "json")
     assert ending.code == 0, ending.err
@@ -218,6 +219,7 @@ def test_it_stands_in_the_catalogue(kind):
     (TABLES, "    def combine(", "    def merge(", "lacks combine"),
     (SERVED, "    def aggregate(", "    def collect(", "lacks aggregate"),
 ])  # fmt: skip
+@pytest.mark.sample(3)
 def test_what_it_does_not_declare_is_named(site, file, before, after, words):
     assert before in file
     install(

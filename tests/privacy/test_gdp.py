@@ -26,6 +26,7 @@ def test_known_figures():
 
 @pytest.mark.parametrize("mu", [0.1, 1.0, 3.0])
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
+@pytest.mark.sample(3)
 def test_delta_is_the_largest_excess_over_all_events(mu, epsilon):
     """The best event is x > t: P(N(mu, 1) > t) - exp(epsilon) P(N(0, 1) > t), tried at every t."""
     t = np.linspace(-10, 30, 400_001)

@@ -48,12 +48,14 @@ def words(*more, noise_seed=None):
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.sample(3)
 def test_two_runs_with_one_seed_have_different_noise(trust):
     one, other = play(trust), play(trust)
     assert (one.centroids != other.centroids).all()
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.sample(3)
 def test_noise_and_words_follow_from_the_secret_and_not_from_the_seed(trust, monkeypatch):
     """With the secret of another run the same noise is drawn; the seed moves the cells alone."""
     kept = []
@@ -90,6 +92,7 @@ def test_whoever_knows_the_seed_cannot_subtract_the_noise():
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.sample(3)
 def test_a_noise_seed_repeats_and_says_that_there_is_no_guarantee(trust):
     one, other, third = play(trust, noise_seed=3), play(trust, noise_seed=3), play(trust, noise_seed=4)
     assert (one.centroids == other.centroids).all() and (one.centroids != third.centroids).any()

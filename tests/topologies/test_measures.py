@@ -155,6 +155,7 @@ def test_decays_that_have_no_limit_are_refused():
 
 
 @pytest.mark.parametrize("graph", DRAWN, ids=str)
+@pytest.mark.sample(3)
 def test_what_networkx_says(graph):
     laplacian = np.linalg.eigvalsh(nx.laplacian_matrix(graph, weight=None).toarray().astype(float))
     assert value(measures.diameter(graph)) == nx.diameter(graph)
@@ -545,6 +546,7 @@ def test_predictions_need_one_strength():
 
 
 @pytest.mark.parametrize("graph", [topologies.ring(6), topologies.star(6), topologies.grid(6)], ids=str)
+@pytest.mark.sample(3)
 def test_a_run_with_matched_centroids_contracts_as_predicted(graph):
     """Every device has 10 points of each of 16 clusters far apart; the objective falls with the square."""
     points, labels = p2pkm.grid16(points=60, sd=0.4, seed=0)
@@ -558,6 +560,7 @@ def test_a_run_with_matched_centroids_contracts_as_predicted(graph):
 
 
 @pytest.mark.parametrize("graph", [topologies.ring(6), topologies.ring(7), topologies.grid(6)], ids=str)
+@pytest.mark.sample(3)
 def test_a_run_of_the_default_schedule_contracts_as_predicted(graph):
     """Clusters that every device has equally many points of, at a coupling at which no mode swings."""
     n = len(graph)

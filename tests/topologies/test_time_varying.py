@@ -57,6 +57,7 @@ def product(graph):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sample(3)
 def test_masks_are_symmetric_and_cover_a_connected_union(name):
     graph = build(name)
     topologies.check(graph.union)
@@ -95,6 +96,7 @@ def test_without_a_paper_the_mixing_is_that_of_metropolis_for_the_active_degrees
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sample(3)
 def test_the_same_options_give_the_same_rounds_in_any_order(name):
     one, other = build(name), build(name)
     assert (one.indptr == other.indptr).all() and (one.indices == other.indices).all()

@@ -125,6 +125,7 @@ def test_names_as_they_are_written(given, written):
 
 
 @pytest.mark.parametrize("suffix", ["graphml", "gexf", "csv"])
+@pytest.mark.sample(3)
 def test_a_drawing_of_a_graph_from_a_file_has_its_names(tmp_path, suffix):
     graph, path = nx.relabel_nodes(nx.cycle_graph(7), dict(enumerate(NAMES))), tmp_path / f"named.{suffix}"
     if suffix == "csv":

@@ -217,6 +217,7 @@ ONES = [name for name in DRAWN if ", " not in name or name.endswith("mesh") or n
 
 @pytest.mark.parametrize("name", [name if name in ("graph, mesh", "overlay", "leaks")
                                   else pytest.param(name, marks=pytest.mark.slow) for name in ONES])  # fmt: skip
+@pytest.mark.sample(3)
 def test_the_rest_of_a_figure_is_left_alone(runs, name):
     def draw(plot):
         figure = Figure(figsize=(9, 4), dpi=60)

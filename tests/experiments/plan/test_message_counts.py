@@ -68,6 +68,7 @@ def check(rows):
 
 
 @pytest.mark.parametrize(("name", "graph", "partition"), thin(product(PEERS, GRAPHS, ["iid", "dirichlet"]), 11))
+@pytest.mark.sample(5)
 def test_a_peer_to_peer_method_sends_what_was_planned(name, graph, partition):
     data, rounds = "blobs:points=60,clusters=4", {} if name == "coreset" else ROUNDS
     rows = compare(
@@ -105,6 +106,7 @@ def test_weights_are_planned_if_they_are_sent(name, weights, tmp_path):
 
 
 @pytest.mark.parametrize(("seeding", "scale"), thin(product(SEEDINGS, ["none", "standard", "minmax"]), 5))
+@pytest.mark.sample(3)
 def test_a_seeding_sends_what_was_planned(seeding, scale):
     rows = compare(init=seeding, coupling=30, devices=12, graph="grid", partition="iid", rounds=2, scale=scale)
     share = check(rows)
@@ -113,6 +115,7 @@ def test_a_seeding_sends_what_was_planned(seeding, scale):
 
 @pytest.mark.parametrize(("shares", "coupling"), thin(product(["false", "true"], ["bayes", "links"]), 3))
 @pytest.mark.parametrize(("graph", "devices"), [("tree", 9), ("ring", 6), ("ring", 1), ("complete", 2)])
+@pytest.mark.sample(3)
 def test_an_estimate_of_the_coupling_sends_what_was_planned(graph, devices, coupling, shares):
     rows = compare(algorithm=f"gtvmin:shares={shares}", coupling=coupling, graph=graph, devices=devices,
                    init="tree-summaries", data="blobs:points=60,clusters=4", **ROUNDS)  # fmt: skip
@@ -125,6 +128,7 @@ def test_an_estimate_of_the_coupling_sends_what_was_planned(graph, devices, coup
 
 @pytest.mark.parametrize(("graph", "devices"), [("tree", 9), ("ring", 6), ("ring", 1), ("complete", 2)])
 @pytest.mark.parametrize("data", ["blobs:points=60,clusters=4", "device-clusters:class_alpha=0.3"])
+@pytest.mark.sample(3)
 def test_a_choice_of_the_coupling_sends_at_most_what_was_planned(graph, devices, data):
     rows = compare(algorithm="gtvmin", coupling="auto", graph=graph, devices=devices, init="tree-summaries",
                    data=data, **ROUNDS)  # fmt: skip

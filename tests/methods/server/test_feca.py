@@ -122,6 +122,7 @@ def draw(rng, clients=5, spread=6.0):
         3,
     ),
 )
+@pytest.mark.sample(3)
 def test_a_run_follows_the_printed_algorithms(variant, options):
     removed = 0
     for seed in range(25):

@@ -197,6 +197,7 @@ def search_worst(method, phase, d, rounds=12):
 
 
 @pytest.mark.parametrize(("phase", "relation", "d"), thin(product(list(Phase), ["add", "replace"], [2, 6]), 3))
+@pytest.mark.sample(3)
 def test_no_point_that_a_search_finds_changes_a_sum_by_more_than_its_sensitivity(phase, relation, d):
     method = FedDP(3, epsilon=1.0, radius=10.0, relation=relation)
     if phase == Phase.MOMENTS and d == 2:

@@ -85,6 +85,7 @@ def server(tables, k, first, limit):
 @pytest.mark.parametrize(
     ("d", "finish", "device"), thin(product([1, 2, 3, 6], ["one", "converge"], ["random", "first"]), 5)
 )
+@pytest.mark.sample(3)
 def test_a_run_is_what_the_paper_says(d, finish, device):
     for seed in range(5):
         data = blobs(seed, [40, 3, 25, 2, 31], d)
