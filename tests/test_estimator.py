@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 import p2pkm
 import topologies
 from p2pkm import P2PKMeans
+from tests.support.each import each
 from tests.support.run_cli import MPIRUN
 from tests.support.sampling import thin
 
@@ -198,7 +199,7 @@ def test_weights_that_cannot_be_used(weights, message):
 APART = nx.Graph([(0, 1), (2, 3)])
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         ({"n_clusters": 121}, "n_samples=120 should be >= n_clusters=121"),

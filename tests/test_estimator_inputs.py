@@ -23,6 +23,7 @@ import p2pkm
 import topologies
 from p2pkm import P2PKMeans
 from p2pkm.experiments import warn_once
+from tests.support.each import each
 from tests.support.run_cli import MPIRUN
 from tests.support.sampling import thin
 
@@ -102,7 +103,7 @@ def test_an_array_has_one_run():
     assert_array_equal(model.device_centers_, fit(init=X[[0, 30, 60, 90]]).device_centers_)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         ({"init": X[:3]}, r"initial centers \(3, 2\) does not match the number of clusters 4; expected \(4, 2\)"),

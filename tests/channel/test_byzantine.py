@@ -28,6 +28,7 @@ from p2pkm.metrics.summary import note_byzantine
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
+from tests.support.each import each
 from tests.support.methods import METHODS, build
 from tests.support.play_rounds import arrange
 from tests.support.run_cli import here, solve
@@ -286,7 +287,7 @@ def test_every_method_runs_among_liars_and_scores_the_honest(name, kind):
     assert any("Byzantine" in note for note in result.notes)
 
 
-@pytest.mark.parametrize("name", MUTE)
+@each("name", MUTE)
 def test_a_method_without_rows_to_lie_about_is_refused(name):
     graph = None if needs_hub(build(name, 4)) else topologies.ring(9)
     with pytest.raises(p2pkm.ExperimentError, match="could replace by other centroids"):
@@ -379,7 +380,7 @@ def test_a_sampled_centrality_finds_the_middle_of_a_large_graph():
     assert topologies.measures.betweenness(topologies.star(2000)).argmax() == 0
 
 
-@pytest.mark.parametrize(("text", "words"), [
+@each(("text", "words"), [
     ("two", "expected a number of devices"), ("-1", "expected a number of dev"), ("", "expected a number of dev"),
     ("1:kind=mean", "Known: collude"), ("1:where=here", "unknown key 'where'"), ("1:", "ends with ':'"),
     ("16", "expected at most 15, so that one device is honest"), ("99999", "expected at most 15, so"),
@@ -399,7 +400,7 @@ def test_the_spec_is_written_in_full_and_read_back():
     assert Byzantine.of(2) == Byzantine(2)
 
 
-@pytest.mark.parametrize(
+@each(
     ("count", "options", "words"),
     [
         (-1, {}, "byzantine is -1; expected a whole number of at least 0"),

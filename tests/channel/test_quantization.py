@@ -26,6 +26,7 @@ from p2pkm.methods.init.total_variance import TotalVariance
 from p2pkm.methods.schedules import make
 from p2pkm.methods.server.star import Star, StarState
 from tests.support.build import build_method
+from tests.support.each import each
 from tests.support.methods import METHODS, build
 from tests.support.play_rounds import arrange
 from tests.support.run_cli import SMALL, here, solve, there
@@ -146,13 +147,13 @@ def test_virtual_time_knows_the_lengths_on_the_wire():
     assert ends["gtvmin", seldom.summary["rounds"]] - ends["local", 0] > least
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED))
+@each("name", sorted(REFUSED))
 def test_methods_without_rows_are_refused(name):
     with pytest.raises(ExperimentError, match=f"{name}: the method (does not send rows|sends integers)"):
         run(name)
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "options", "why"),
     [
         (p2pkm.GTVMin(3), {"faults": "loss=0.1"}, "late or lost"),

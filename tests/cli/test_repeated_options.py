@@ -6,6 +6,7 @@ import pytest
 from p2pkm.cli.options import CheckedOption
 from p2pkm.cli.run import command as root
 from p2pkm.engine.run_options import RunOptions
+from tests.support.each import each
 from tests.support.run_cli import here
 
 
@@ -59,7 +60,7 @@ def test_lists_may_be_repeated_where_the_help_says_so():
     assert context.params["graphs"] == ("ring", "star")
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "message"),
     [
         (

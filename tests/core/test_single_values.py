@@ -12,6 +12,7 @@ import topologies
 from p2pkm.core.errors import P2PKMError
 from p2pkm.core.validation import as_floats, as_list, as_path, check_scalar
 from p2pkm.methods.registry import METHODS, known
+from tests.support.each import each
 from tests.support.sampling import thin
 
 X, CLASSES = p2pkm.blobs(clusters=3, points=10, seed=0)
@@ -86,7 +87,7 @@ def test_arrays_and_paths_that_are_something_else(name, value, tmp_path, monkeyp
         call(**{name: value})
 
 
-@pytest.mark.parametrize("value", [object(), 3, "x", [], np.float64(2.0), (1, 2.5)])
+@each("value", [object(), 3, "x", [], np.float64(2.0), (1, 2.5)])
 def test_grid_and_runs_and_seeds_of_a_study(value):
     for name in ("grid", "runs", "seeds"):
         with pytest.raises(P2PKMError, match="expected"):

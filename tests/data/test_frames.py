@@ -12,6 +12,7 @@ from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.data.readers.frame import is_frame, list_columns, list_content
 from p2pkm.data.readers.intake import join_names, split_list
 from p2pkm.experiments.estimators.table import read_table as read_features
+from tests.support.each import each
 
 polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
 
@@ -122,7 +123,7 @@ def test_simulate_takes_frames_and_tables(kind):
         assert table.summary["centroids_sha256"] == expected.summary["centroids_sha256"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "words"),
     [
         (lambda: p2pkm.read_table(5), "path is of type int; expected a path, a DataFrame"),
@@ -173,7 +174,7 @@ def test_simulate_deals_rows_by_an_array():
     assert run(missing, partition=DEVICE, missing="drop").census.sizes.tolist() == [2, 3]
 
 
-@pytest.mark.parametrize(
+@each(
     ("points", "partition", "words"),
     [
         (X, "idd", "unknown partition 'idd'. Did you mean 'iid'?"),

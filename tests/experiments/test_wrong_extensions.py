@@ -30,6 +30,7 @@ from p2pkm.methods.building_blocks.table_method import TableMethod
 from p2pkm.methods.registry import find
 from p2pkm.metrics.registry import Metric, ShownIn
 from p2pkm.testing.trial import CheckError
+from tests.support.each import each
 from tests.support.sampling import first_of_each
 
 RNG = np.random.default_rng(1)
@@ -243,7 +244,7 @@ def test_a_wrong_transform_is_found(kind, check, told):
     assert list(caught.value.failed) == [check] and told in caught.value.failed[check]
 
 
-@pytest.mark.parametrize(
+@each(
     ("declared", "told"),
     [
         ({"acts_on": MessageContent.CENTROIDS}, "expected a tuple of MessageContent"),
@@ -540,7 +541,7 @@ METRICS = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "check", "told"), METRICS)
+@each(("changes", "check", "told"), METRICS)
 def test_a_wrong_metric_is_found(changes, check, told):
     with pytest.raises(CheckError) as caught:
         p2pkm.check_metric(Metric(**{"key": "mine", "label": "mine", "meaning": "an example", **changes}))

@@ -10,6 +10,7 @@ import pytest
 import p2pkm
 from p2pkm.core.errors import ExperimentError
 from p2pkm.methods.registry import METHODS, find
+from tests.support.each import each
 from tests.support.install_plugin import install, site
 from tests.support.methods import LEARNERS
 from tests.support.resume import difference, keep_all, resume
@@ -234,7 +235,7 @@ def test_what_it_does_not_declare_is_named(site, file, before, after, words):
     assert ending.code == 2 and words in ending.err.replace("\n", " ") and "Traceback" not in ending.err
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_every_method_says_whether_it_guarantees_privacy(name):
     docstring = find(name)(2).__class__.__doc__
     if name in LEARNERS:

@@ -10,6 +10,7 @@ from scipy.stats import norm
 
 from p2pkm.core.errors import ExperimentError
 from p2pkm.methods.building_blocks.gdp import compose, delta_of, epsilon_of, mu_of
+from tests.support.each import each
 
 MUS = st.floats(1e-3, 30)
 EPSILONS = st.floats(0, 100)
@@ -65,7 +66,7 @@ def test_the_ends_of_the_range():
     assert epsilon_of(1e200, 0.5) == math.inf  # above all numbers
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "given"),
     [
         (lambda: delta_of(-1, 1), "mu is -1"),

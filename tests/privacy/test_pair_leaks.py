@@ -16,6 +16,7 @@ from p2pkm.methods.peer.pushsum import PushSumLloyd
 from p2pkm.methods.peer.tracking import TrackingLloyd
 from p2pkm.network.graph import Topology
 from p2pkm.privacy.leak_report import read_devices
+from tests.support.each import each
 from tests.support.sampling import thin
 from topologies.time_varying.random import switch_links
 
@@ -245,7 +246,7 @@ def test_one_device_knows_itself():
     assert_array_equal(found.leak, [[1.0]])
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "said"),
     [
         ({"gossips": 0}, "gossips is 0"),

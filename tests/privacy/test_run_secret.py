@@ -22,6 +22,7 @@ from p2pkm.methods.peer import private
 from p2pkm.methods.registry import METHODS
 from p2pkm.methods.registry import find as find_method
 from p2pkm.network.local import LocalWorld
+from tests.support.each import each
 from tests.support.run_cli import here, ranks, solve, there
 
 TRUSTS = ("masks", "none", "server")
@@ -134,7 +135,7 @@ def test_the_table_has_no_guarantee_with_a_noise_seed_and_the_guarantee_without(
     assert "eps 2  at delta" in fresh and SEEDED not in fresh and "if all others collude" in fresh
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_only_methods_that_declare_it_have_secrets(name):
     """Two methods claim a guarantee; no other method may draw from the secret, so that its runs repeat."""
     claims = name in ("private", "feddp")

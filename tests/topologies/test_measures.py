@@ -17,6 +17,7 @@ import p2pkm
 import topologies
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
+from tests.support.each import each
 from tests.support.sampling import thin
 from topologies import CSRGraph, measures
 from topologies.measures import lanczos as spectrum
@@ -501,7 +502,7 @@ def test_predictions_of_regular_graphs_are_the_closed_forms(coupling):
         assert value(found.rounds) == pytest.approx(math.log(1000) / math.log1p(1 / (2 * coupling)))
 
 
-@pytest.mark.parametrize("graph", DRAWN, ids=str)
+@each("graph", DRAWN, ids=str)
 def test_predictions_are_those_of_the_iteration_itself(graph):
     n, degree = len(graph), np.array([graph.degree[i] for i in range(len(graph))])
     strength = 2 * nx.to_numpy_array(graph, nodelist=range(n), weight=None) / np.sqrt(np.outer(degree, degree))
@@ -630,7 +631,7 @@ def test_only_the_last_stage_with_known_figures_is_fitted():
     assert measures.fitted([one | {"objective": None} for one in last]) == (None, 0, None)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@each("seed", range(25))
 def test_a_cut_of_few_devices_is_found_just_where_there_is_one(seed):
     graph = nx.gnp_random_graph(9, 0.35 + 0.02 * (seed % 12), seed=seed)
     graph = graph.subgraph(max(nx.connected_components(graph), key=len))

@@ -11,6 +11,7 @@ from p2pkm import viz
 from p2pkm.viz.figure_parts import list_axes
 from p2pkm.viz.looks import FIGURE_STYLES
 from p2pkm.viz.names import write_names
+from tests.support.each import each
 from tests.support.run_cli import here
 
 NAMES = ("Universitätsklinikum Hamburg-Eppendorf", "Universitätsklinikum Heidelberg", "Köln <west>", "Köln <east>",
@@ -108,7 +109,7 @@ def test_figures_without_long_names_keep_their_size():
     assert figure.get_figheight() > 4.2 and is_inside(figure)
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "written"),
     [
         (["a", "b"], ["a", "b"]),

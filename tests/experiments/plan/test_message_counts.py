@@ -23,6 +23,7 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.rank_partition import choose
 from p2pkm.network.world import connect
+from tests.support.each import each
 from tests.support.methods import METHODS, spell
 from tests.support.prepare import prepare
 from tests.support.sampling import thin
@@ -255,7 +256,7 @@ def test_totals_add_up_the_opening_and_all_rounds():
     assert course.total() == MessageVolume(8 * 12, 8 * 12 * 16 * 2 * 8)
 
 
-@pytest.mark.parametrize("graph", [topologies.ring(7), topologies.star(9), topologies.path(1), nx.empty_graph(3),
+@each("graph", [topologies.ring(7), topologies.star(9), topologies.path(1), nx.empty_graph(3),
                                    nx.disjoint_union(nx.path_graph(4), nx.cycle_graph(5)),
                                    topologies.small_world(150, degree=4, rewire=0.2, seed=1)])  # fmt: skip
 def test_a_flood_arrives_by_distance(graph):

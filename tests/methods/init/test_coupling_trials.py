@@ -20,6 +20,7 @@ from p2pkm.methods.init.coupling_trials import list_stages
 from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.methods.schedules import make
 from tests.methods.init.test_coupling_estimate import twin
+from tests.support.each import each
 from tests.support.play_rounds import arrange, describe
 from tests.support.run_cli import here, ranks, there
 
@@ -345,7 +346,7 @@ REFUSED = [  # parameters of the method, options of the run, and a part of the e
 ]
 
 
-@pytest.mark.parametrize(("method", "options", "reason"), REFUSED, ids=str)
+@each(("method", "options", "reason"), REFUSED, ids=str)
 def test_where_nothing_can_be_chosen_the_choice_is_refused(method, options, reason):
     with pytest.raises(ExperimentError, match=reason):
         p2pkm.simulate(p2pkm.GTVMin(3, coupling="auto", **method), "complete", scatter(0, n=7), rounds=5, **options)

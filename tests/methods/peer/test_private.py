@@ -22,6 +22,7 @@ from p2pkm.methods.peer import private
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
+from tests.support.each import each
 from tests.support.run_cli import here, on_ranks, solve
 from tests.support.sampling import thin
 
@@ -624,13 +625,13 @@ REFUSED = (
 )
 
 
-@pytest.mark.parametrize(("method", "options", "message"), REFUSED, ids=lambda value: str(value)[:40])
+@each(("method", "options", "message"), REFUSED, ids=lambda value: str(value)[:40])
 def test_what_would_break_the_guarantee_is_refused(method, options, message):
     with pytest.raises(p2pkm.P2PKMError, match=message):
         p2pkm.simulate(Private(4, **method), GRAPHS["ring"], deal(9), **options)
 
 
-@pytest.mark.parametrize(("options", "message"), [
+@each(("options", "message"), [
     ({"epsilon": 0.0}, "epsilon is 0.0"), ({"epsilon": math.inf}, "epsilon is inf"), ({"radius": -1.0}, "radius is -1"),
     ({"radius": math.nan}, "radius is nan"), ({"delta": 0.0}, "delta is 0.0"), ({"delta": 1.0}, "delta is 1.0"),
     ({"center": math.inf}, "center is inf"), ({"trust": "mask"}, "Did you mean 'masks'"),

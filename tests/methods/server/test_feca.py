@@ -14,6 +14,7 @@ from p2pkm.data.sources import balls
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.methods.server.feca import FeCA, measure_radii, prune_centroids
+from tests.support.each import each
 from tests.support.sampling import thin
 from tests.support.server import clients_of, serve
 
@@ -352,7 +353,7 @@ def test_both_forms_of_the_kernels_give_the_same_bits():
         assert_array_equal(one.model, other.model)
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         {"k": 0}, {"variant": "other"}, {"pair": "drop"}, {"local_k": 0}, {"seeding": "box"}, {"n_init": 0},

@@ -14,6 +14,7 @@ from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.server.kfed import KFED
+from tests.support.each import each
 from tests.support.sampling import thin
 from tests.support.server import clients_of, serve
 
@@ -247,7 +248,7 @@ def test_greedy_seeds_are_better_than_plain_ones():
     assert costs["greedy"] < costs["plain"]
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         {"k": 0},
