@@ -51,6 +51,29 @@ def pytest_collection():
         gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Leave all cases of a test to the slow tests but one of every n, where it is marked with sample(n)."""
+    sampled = {}
+    for item in items:
+        if (mark := item.get_closest_marker("sample")) and not item.get_closest_marker("slow"):
+            sampled.setdefault((item.parent.nodeid, item.originalname), (mark.args[0], []))[1].append(item)
+    for every, cases in sampled.values():
+        kept = [case for case in cases if _position(case) % every == 0]
+        for case in cases:
+            if case not in (kept or cases[:1]):
+                case.add_marker(pytest.mark.slow)
+
+
+def _position(case):
+    """Return the sum of the places of a case in the lists of its parameters: of two lists a sample has all entries."""
+    names = set(case.callspec.indices)
+    for mark in case.iter_markers("parametrize"):
+        together = mark.args[0].replace(" ", "").split(",") if isinstance(mark.args[0], str) else mark.args[0]
+        names -= set(together[1:])  # they have the place of the first
+    return sum(case.callspec.indices[name] for name in names)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Give all tests of a file to one worker, unless --dist says otherwise: what they share is made once."""

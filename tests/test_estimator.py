@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 import p2pkm
 import topologies
 from p2pkm import P2PKMeans
+from tests.support.each import each
 from tests.support.run_cli import MPIRUN
 from tests.support.sampling import thin
 
@@ -54,6 +55,7 @@ def test_two_devices_with_two_points_each_by_hand():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.sample(2)
 def test_labels_inertia_and_distances_are_those_of_numpy(dtype):
     points = X.astype(dtype)
     model = P2PKMeans(4, random_state=0).fit(points)
@@ -94,6 +96,7 @@ def test_a_device_without_centroids_gives_no_label():
 
 
 @pytest.mark.parametrize("algorithm", ["gtvmin:coupling=strong", "consensus", "fkm:weighted=true"])
+@pytest.mark.sample(3)
 def test_it_is_simulate_bit_by_bit(algorithm):
     model = P2PKMeans(4, algorithm=algorithm, max_iter=20, random_state=7)
     model.fit(X, devices=OWNER)
@@ -132,6 +135,7 @@ GRAPHS = {
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # where links change it moves on
 @pytest.mark.parametrize(("graph", "devices"), thin(GRAPHS.values(), 2), ids=GRAPHS.keys())
+@pytest.mark.sample(3)
 def test_graphs_of_every_kind(graph, devices):
     model = fitted(graph=graph)
     assert len(model.device_centers_) == model.graph_.number_of_nodes() == devices
@@ -195,7 +199,7 @@ def test_weights_that_cannot_be_used(weights, message):
 APART = nx.Graph([(0, 1), (2, 3)])
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         ({"n_clusters": 121}, "n_samples=120 should be >= n_clusters=121"),
@@ -242,6 +246,7 @@ def test_user_mistakes_are_value_errors_that_say_so(options, message):
         ([9] * 120, "devices has 1 different values; expected 6, as n_devices"),
     ],
 )
+@pytest.mark.sample(3)
 def test_devices_that_cannot_be_used(devices, message):
     with pytest.raises(ValueError, match=message):
         P2PKMeans(4, n_devices=6).fit(X, devices=devices)
@@ -267,6 +272,7 @@ def test_convergence_is_missed_only_where_a_method_looks_for_it():
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.sample(2)
 def test_data_frames_bring_their_names(library):
     frames = pytest.importorskip(library)
     table, other = (frames.DataFrame({"north": X[:, 0], name: X[:, 1]}) for name in ("east", "west"))
@@ -410,6 +416,7 @@ KINDS_OF_CODES = [
 
 
 @pytest.mark.parametrize("codes", thin(KINDS_OF_CODES, 3), ids=str)
+@pytest.mark.sample(3)
 def test_site_codes_of_any_kind_are_names(codes):
     model = P2PKMeans(4, random_state=0).fit(X, devices=codes[OWNER])
     names = model.device_names_.tolist()
@@ -444,6 +451,7 @@ def test_integer_names_of_devices_are_integers_and_found_by_them():
 
 
 @pytest.mark.parametrize("groups", [OWNER, CODES[OWNER], SITES[OWNER]], ids=["numbers", "codes", "names"])
+@pytest.mark.sample(3)
 def test_folds_that_leave_devices_out(groups):
     from sklearn.model_selection import GroupKFold
 
@@ -468,12 +476,14 @@ def test_devices_whose_rows_do_not_count_remain_devices():
 
 @pytest.mark.parametrize("method", thin(["fit", "fit_predict", "fit_transform"], 3))
 @pytest.mark.parametrize("y", [OWNER, SITES[OWNER], SITES[OWNER].astype(object)])
+@pytest.mark.sample(3)
 def test_devices_in_the_place_of_y_are_noticed(method, y):
     with pytest.warns(UserWarning, match="6 values are the devices of the rows, pass them as devices="):
         getattr(P2PKMeans(4), method)(X, y)
 
 
 @pytest.mark.parametrize("y", [None, OWNER % 4, np.arange(120), np.zeros(120, int), X[:, 0], np.ones((120, 2))])
+@pytest.mark.sample(3)
 def test_other_y_is_ignored_in_silence(y):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -15,6 +15,7 @@ FAILING = {
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:y is ignored:UserWarning")  # the checks give classes, which devices might be
 @parametrize_with_checks([p2pkm.P2PKMeans(n_devices=2)], expected_failed_checks=lambda estimator: FAILING)
+@pytest.mark.sample(5)
 def test_scikit_learn_finds_nothing_to_object_to(estimator, check):
     check(estimator)
 
@@ -28,5 +29,6 @@ def test_nor_with_the_default_parameters(estimator, check):
 
 
 @parametrize_with_checks([p2pkm.P2PStandardScaler()])
+@pytest.mark.sample(5)
 def test_nor_to_the_scaler(estimator, check):
     check(estimator)

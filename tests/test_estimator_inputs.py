@@ -23,6 +23,7 @@ import p2pkm
 import topologies
 from p2pkm import P2PKMeans
 from p2pkm.experiments import warn_once
+from tests.support.each import each
 from tests.support.run_cli import MPIRUN
 from tests.support.sampling import thin
 
@@ -102,7 +103,7 @@ def test_an_array_has_one_run():
     assert_array_equal(model.device_centers_, fit(init=X[[0, 30, 60, 90]]).device_centers_)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         ({"init": X[:3]}, r"initial centers \(3, 2\) does not match the number of clusters 4; expected \(4, 2\)"),
@@ -170,6 +171,7 @@ def test_a_search_does_not_warn_in_each_fold(monkeypatch, y):
         4,
     ),
 )
+@pytest.mark.sample(3)
 def test_sparse_rows_are_those_of_the_dense_array(form, dtype):
     rows = np.where(X > 0, X, 0.0).astype(dtype)
     dense, sparse = fit(rows), fit(form(rows))
@@ -244,6 +246,7 @@ def make_table(library):
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.sample(3)
 def test_columns_of_tables_are_features(library):
     table, dense = make_table(library), fit(ENCODED)
     model = fit(table)
@@ -264,6 +267,7 @@ def test_columns_of_tables_are_features(library):
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.sample(3)
 def test_missing_fields_of_tables_are_filled_in(library):
     frame = make_table("pandas")
     frame["bmi"] = frame["bmi"].astype(float)
@@ -305,6 +309,7 @@ def test_columns_that_cannot_be_features(column, message):
         ({"date": 3.0}, "column 'date' has dtype float64; expected a time, as in fit"),
     ],
 )
+@pytest.mark.sample(3)
 def test_tables_that_are_unlike_that_of_fit(changes, message):
     table = make_table("pandas")
     model = fit(table)
@@ -473,6 +478,7 @@ def test_fit_transform_takes_devices_and_weights():
         ({"algorithm": "fkm:defaults=paper", "max_iter": 3}, "", "Ended at {}: round-limit."),
     ],
 )
+@pytest.mark.sample(3)
 def test_rounds_are_printed_in_the_form_of_kmeans(capsys, options, cost, end):
     model = P2PKMeans(4, verbose=1, random_state=0, **options).fit(X)
     lines = capsys.readouterr().out.splitlines()

@@ -32,6 +32,7 @@ def measure(points, owner, centers, penalties=None):
 @pytest.mark.parametrize(
     "algorithm", ["gtvmin", p2pkm.GTVMin(4, coupling="bayes", shares=True)], ids=["plain", "shares"]
 )
+@pytest.mark.sample(3)
 def test_everything_is_of_the_device_of_each_row(algorithm, dtype):
     coupling = 0.5 if algorithm == "gtvmin" else None
     points, weights = X.astype(dtype), np.linspace(0.5, 2.0, len(X))
@@ -75,6 +76,7 @@ def test_rows_that_started_in_different_orders_get_common_numbers():
     ({"personalized": False, "groups": 2}, "gtvmin"), ({"algorithm": "consensus"}, "consensus"),
     ({"personalized": False, "init": "random"}, "treelloyd"),
 ])  # fmt: skip
+@pytest.mark.sample(3)
 def test_the_question_decides_the_method(options, method):
     model = build(**{"coupling": None} | options).fit(X, devices=NAMES)
     assert model.result_.summary["algorithm"].partition(":")[0] == method

@@ -3,8 +3,7 @@
 import ast
 from collections import Counter
 
-import pytest
-
+from tests.support.each import each
 from tests.support.mutate import ROOT, read
 
 
@@ -13,7 +12,7 @@ def test_no_two_are_the_same():
     assert len(read()) >= 60
 
 
-@pytest.mark.parametrize("one", read(), ids=lambda one: one.file)
+@each("one", read(), ids=lambda one: one.file)
 def test_it_can_be_applied(one):
     text = (ROOT / one.file).read_text("utf-8")
     assert text.count(one.old) == 1

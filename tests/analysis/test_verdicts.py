@@ -34,6 +34,7 @@ from p2pkm.experiments.studies.study_file import StudyFile
 from p2pkm.experiments.studies.sweep import tabulate as tabulate_sweep
 from p2pkm.viz import plot_differences
 from p2pkm.viz.report.write import write_report
+from tests.support.each import each
 from tests.support.sampling import thin
 
 TRACKING = (1.000, 2.159, 1.000, 1.736, 2.053)  # printed with five seeds beside 1.0000
@@ -195,7 +196,7 @@ def test_the_margin_of_equivalence_is_set(margin, verdict):
     assert verdicts_of({"a": NOISY, "b": near}, margin=margin) == {"b": verdict}
 
 
-@pytest.mark.parametrize("margin", [-0.1, 1.0, "0.5", None, True, np.nan])
+@each("margin", [-0.1, 1.0, "0.5", None, True, np.nan])
 def test_margins_out_of_range_are_refused(margin):
     with pytest.raises(ExperimentError, match=r"margin is .*0\.005 for 0\.5 %"):
         rank(groups(a=NOISY), "ratio_mean", margin=margin)
@@ -299,6 +300,7 @@ DRAWS = {
 
 @pytest.mark.parametrize("draw", DRAWS)
 @pytest.mark.parametrize(("size", "seeds"), thin([(2, 5), (2, 9), (8, 10)], 3))
+@pytest.mark.sample(3)
 def test_equal_configurations_are_called_different_in_at_most_5_percent(draw, size, seeds):
     """Exchanged labels, so every difference is chance; 300 draws: 0.085 is 2.8 standard errors above 0.05."""
     rng, false = np.random.default_rng(1), 0
@@ -345,7 +347,7 @@ def test_alike_configurations_are_found_equivalent_and_far_ones_never():
 # --- the sentence
 
 
-@pytest.mark.parametrize(
+@each(
     ("costs", "words"),
     [
         ({"a": NOISY, "b": FAR, "c": [1 + value for value in FAR]},

@@ -20,6 +20,7 @@ from tests.benchmarks import against, arena, roofline, samples, scale, sweeps, v
 from tests.benchmarks.__main__ import ROWS, cells, draw, draw_markdown, find
 from tests.benchmarks.figure import Figure, of_trials, show, slopes
 from tests.benchmarks.peers import fkm, fkm_twin, quality
+from tests.support.each import each
 
 
 @pytest.mark.slow
@@ -217,7 +218,7 @@ def list_imports(path):
             yield from ((node.module, name.name) for name in node.names)
 
 
-@pytest.mark.parametrize("path", sorted(Path(__file__).parent.rglob("*.py")), ids=lambda path: path.stem)
+@each("path", sorted(Path(__file__).parent.rglob("*.py")), ids=lambda path: path.stem)
 def test_what_a_benchmark_imports_exists(path):
     for module, name in list_imports(path):
         assert hasattr(import_module(module), name) or find_spec(f"{module}.{name}"), f"{module} has no {name}"

@@ -28,6 +28,7 @@ from p2pkm.metrics.summary import note_byzantine
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
+from tests.support.each import each
 from tests.support.methods import METHODS, build
 from tests.support.play_rounds import arrange
 from tests.support.run_cli import here, solve
@@ -272,6 +273,7 @@ def test_over_some_edges_only_those_who_hear_a_refused_table_are_counted():
 
 
 @pytest.mark.parametrize(("kind", "name"), thin(product(KINDS, [name for name in METHODS if name not in MUTE]), 9))
+@pytest.mark.sample(5)
 def test_every_method_runs_among_liars_and_scores_the_honest(name, kind):
     graph = None if needs_hub(build(name, 4)) else topologies.small_world(9, degree=4, rewire=0.2, seed=1)
     result = p2pkm.simulate(build(name, 4), graph, deal(9), rounds=4, seed=3, byzantine=f"2:kind={kind}")
@@ -285,7 +287,7 @@ def test_every_method_runs_among_liars_and_scores_the_honest(name, kind):
     assert any("Byzantine" in note for note in result.notes)
 
 
-@pytest.mark.parametrize("name", MUTE)
+@each("name", MUTE)
 def test_a_method_without_rows_to_lie_about_is_refused(name):
     graph = None if needs_hub(build(name, 4)) else topologies.ring(9)
     with pytest.raises(p2pkm.ExperimentError, match="could replace by other centroids"):
@@ -310,6 +312,7 @@ def test_a_method_without_rows_to_lie_about_is_refused(name):
         6,
     ),
 )
+@pytest.mark.sample(3)
 def test_every_seeding_lives_with_lies_in_all_stages(seeding, kind):
     # A leader that sends NaN leaves all others without centroids.
     fails = (seeding, kind) == ("leader", "nan")
@@ -377,7 +380,7 @@ def test_a_sampled_centrality_finds_the_middle_of_a_large_graph():
     assert topologies.measures.betweenness(topologies.star(2000)).argmax() == 0
 
 
-@pytest.mark.parametrize(("text", "words"), [
+@each(("text", "words"), [
     ("two", "expected a number of devices"), ("-1", "expected a number of dev"), ("", "expected a number of dev"),
     ("1:kind=mean", "Known: collude"), ("1:where=here", "unknown key 'where'"), ("1:", "ends with ':'"),
     ("16", "expected at most 15, so that one device is honest"), ("99999", "expected at most 15, so"),
@@ -397,7 +400,7 @@ def test_the_spec_is_written_in_full_and_read_back():
     assert Byzantine.of(2) == Byzantine(2)
 
 
-@pytest.mark.parametrize(
+@each(
     ("count", "options", "words"),
     [
         (-1, {}, "byzantine is -1; expected a whole number of at least 0"),

@@ -14,6 +14,7 @@ from p2pkm.core.errors import ContractError, ExperimentError
 from p2pkm.core.messages import DenseMessages
 from p2pkm.core.spec import Spec
 from p2pkm.core.traits import Condition
+from tests.support.each import each
 from tests.support.run_cli import SMALL, here
 
 RNG = np.random.default_rng(2)
@@ -44,7 +45,7 @@ def run(method=None, graph=None, **options):
     return p2pkm.simulate(method, graph, SHARDS, rounds=2, baselines=False, **options)
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "options", "cause"),
     [
         (p2pkm.GTVMin(3), {"faults": "loss=0.1"}, "faults='loss=0.1'"),

@@ -148,6 +148,7 @@ def naive(tables, lost, links, n, share):
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.sample(3)
 def test_receivers_hold_what_a_naive_twin_holds_after_losses(seed):
     rng = np.random.default_rng(seed)
     n, share, exchanges, quiet = 5, 0.2, 30, 20
@@ -220,6 +221,7 @@ def deal(n=6, d=3):
 @pytest.mark.parametrize("faults", [None, "loss=0.2,delay=0.2", "dropout=0.2"])
 @pytest.mark.parametrize("method", [p2pkm.GTVMin(3), p2pkm.DGC(3)], ids=["gtvmin", "dgc"])
 @pytest.mark.parametrize("choice", ["topk", "randomk"])
+@pytest.mark.sample(5)
 def test_share_one_is_no_transform(choice, method, faults):
     asked = {"rounds": 6, "quantize": "none", "faults": faults, "baselines": False}
     plain = p2pkm.simulate(method, topologies.ring(6), deal(), **asked)
@@ -251,6 +253,7 @@ def test_fewer_bytes_lead_to_nearly_the_same_clustering(choice):
 
 
 @pytest.mark.parametrize("choice", ["topk", "randomk"])
+@pytest.mark.sample(2)
 def test_it_keeps_the_contract_of_transforms(choice):
     assert "lossy-links" in p2pkm.check_transform(Compressor, options={"compress": choice})
 

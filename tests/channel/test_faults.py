@@ -411,6 +411,7 @@ def test_two_methods_meet_the_same_faults():
 
 
 @pytest.mark.parametrize("faults", ["loss=0", "max_delay=3,dropout_length=2"])
+@pytest.mark.sample(2)
 def test_nothing_that_goes_wrong_is_no_faults(faults, tmp_path):
     graph = topologies.ring(6)
     plain, other = (p2pkm.simulate(p2pkm.GTVMin(3), graph, deal(6), faults=one) for one in (None, faults))
@@ -573,6 +574,7 @@ def test_counters_change_nothing_but_rounding_without_losses():
         2,
     ),
 )
+@pytest.mark.sample(3)
 def test_all_devices_begin_with_the_same_centroids(method, faults):
     graph = topologies.random_regular(12, degree=4, seed=1)
     result = p2pkm.simulate(method, graph, deal(12), rounds=0, faults=f"{faults},stages=all", baselines=False)

@@ -157,6 +157,7 @@ def deal(n):
 
 
 @pytest.mark.parametrize("name", thin(METHODS, 3))
+@pytest.mark.sample(3)
 def test_every_method_is_run_or_refused(name):
     method = build(name, 3)
     if method.traits.init is not None and method.traits.init.name == "global":  # by default not the same under noise

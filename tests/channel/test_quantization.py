@@ -26,6 +26,7 @@ from p2pkm.methods.init.total_variance import TotalVariance
 from p2pkm.methods.schedules import make
 from p2pkm.methods.server.star import Star, StarState
 from tests.support.build import build_method
+from tests.support.each import each
 from tests.support.methods import METHODS, build
 from tests.support.play_rounds import arrange
 from tests.support.run_cli import SMALL, here, solve, there
@@ -80,6 +81,7 @@ def test_what_neighbors_hold_is_decoded_from_the_counted_bits(monkeypatch, code)
 
 
 @pytest.mark.parametrize("name", ["admm", "gossip", "tracking", "fkm", "kfed"])
+@pytest.mark.sample(3)
 def test_rows_that_are_read_are_decoded_from_the_counted_bits(monkeypatch, name):
     checked, usual = [], quantization.StepCoder.round
 
@@ -113,6 +115,7 @@ def test_neighbors_know_the_first_table_unless_each_device_starts_by_itself():
 
 
 @pytest.mark.parametrize("name", thin(sorted(set(METHODS) - REFUSED), 3))
+@pytest.mark.sample(3)
 def test_every_other_method_sends_fewer_bytes(name):
     found = run(name, rounds=3)
     assert found.summary["wire_bytes"] < found.summary["bytes"]
@@ -144,13 +147,13 @@ def test_virtual_time_knows_the_lengths_on_the_wire():
     assert ends["gtvmin", seldom.summary["rounds"]] - ends["local", 0] > least
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED))
+@each("name", sorted(REFUSED))
 def test_methods_without_rows_are_refused(name):
     with pytest.raises(ExperimentError, match=f"{name}: the method (does not send rows|sends integers)"):
         run(name)
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "options", "why"),
     [
         (p2pkm.GTVMin(3), {"faults": "loss=0.1"}, "late or lost"),
@@ -345,6 +348,7 @@ def test_the_grid_follows_what_was_agreed_on_the_estimated_coupling_and_the_weig
     ],
     ids=["1e99", "no spread", "far", "no points"],
 )
+@pytest.mark.sample(3)
 def test_extreme_data(name, points):
     found = run(name, k=2, shards=p2pkm.Shards.from_list(points), graph=nx.path_graph(4))
     assert np.isfinite(found.centroids[:, 0]).any()

@@ -118,6 +118,7 @@ def listen(method, moved, seed, monkeypatch, **options):
 
 
 @pytest.mark.parametrize(("seed", "name"), thin(product(range(3), SHY), 7))
+@pytest.mark.sample(3)
 def test_nothing_that_is_said_depends_on_where_few_points_are(name, seed, monkeypatch):
     method = p2pkm.KFED(4, local_k=4) if name == "kfed" else build(name, 4)
     said = [listen(method, moved, seed, monkeypatch) for moved in (False, True)]
@@ -192,6 +193,7 @@ def test_a_row_of_few_points_is_what_the_neighbors_say():
 
 
 @pytest.mark.parametrize("name", [name for name in SHY if not build(name, 4).traits.suppresses_small_clusters])
+@pytest.mark.sample(5)
 def test_no_row_of_fewer_points_ever_leaves(name, monkeypatch):
     tap, shards = Tap(monkeypatch), deal()
     graph = None if needs_hub(build(name, 4)) else topologies.ring(8)
@@ -277,6 +279,7 @@ def test_small_clients_of_kfed_ship_all_their_points():
 
 
 @pytest.mark.parametrize("name", thin(SHY, 2))
+@pytest.mark.sample(3)
 def test_no_point_leaves_as_it_is(name):
     graph = None if needs_hub(build(name, 4)) else topologies.ring(8)
     for init in (None, "local") if name == "gtvmin" else (None,):
@@ -432,6 +435,7 @@ def test_a_radius_does_not_tell_of_a_centroid_that_is_not_sent(monkeypatch):
 
 
 @pytest.mark.parametrize("name", thin(list(METHODS), 6))
+@pytest.mark.sample(3)
 def test_a_least_row_of_one_point_changes_nothing(name):
     rng, method = np.random.default_rng(2), build(name, 4)
     shards = p2pkm.Shards.from_list([rng.normal(3.0 * (i % 3), 1.0, (n, 2)) for i, n in enumerate((1, 2, 9, 5))])
@@ -576,6 +580,7 @@ RECORDED = [
 
 
 @pytest.mark.parametrize(("method", "options"), thin(RECORDED, 7), ids=str)
+@pytest.mark.sample(3)
 def test_raw_points_are_those_that_a_recorder_of_all_messages_finds(method, options, monkeypatch):
     rng = np.random.default_rng(3)
     sizes, edges = (1, 2, 3, 20, 4, 9, 1, 0, 6, 5), [(i, i + 1) for i in range(8)]

@@ -166,6 +166,7 @@ def test_the_command_writes_what_it_reads(tmp_path, monkeypatch):
         ("t.jsonl", 2, "t.jsonl cannot be read"),
     ],
 )
+@pytest.mark.sample(3)
 def test_the_command_says_what_is_wrong(words, code, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ending = here("faults", *words.split())

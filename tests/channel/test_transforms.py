@@ -25,6 +25,7 @@ from p2pkm.methods.init.pipelines import Stage
 from tests.core.test_plugins import install
 from tests.docs.check_blocks import read_blocks
 from tests.support.build import build_method
+from tests.support.each import each
 from tests.support.play_rounds import arrange
 from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import SMALL, here, ranks, solve, there
@@ -135,7 +136,7 @@ def test_a_transform_of_a_program_needs_no_package():
     assert str(again) == "rounding:digits=1,rounding"
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "error", "told"),
     [
         (Digits(digits=3), ContractError, "digits=, but its __init__ does not keep it"),
@@ -239,7 +240,7 @@ def test_a_transform_that_is_not_of_another_package_is_refused(word):
     assert ending.code == 2 and f"transforms is '{word}', but no installed package adds a transform" in ending.err
 
 
-@pytest.mark.parametrize(
+@each(
     ("content", "own", "step", "rows"),
     [
         (MessageContent.CENTROIDS, False, 0, [1, 0, 0]),

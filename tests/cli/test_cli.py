@@ -325,6 +325,7 @@ def run_plain():
         (("--rounds", "0"), ["warning"]),
     ],
 )
+@pytest.mark.sample(3)
 def test_options_add_the_rows_that_they_ask_for(words, labels):
     ending = here(*SMALL, "--out", "none", "-q", *words)
     assert ending.code == 0, ending.err
@@ -454,6 +455,7 @@ def test_the_command_line_beats_toml(tmp_path):
         (("--algorithm", "fkm"), "plusplus"),
     ],
 )
+@pytest.mark.sample(3)
 def test_what_the_summary_says_of_the_initialization(words, init):
     assert solve(*words)["init"] == init
 

@@ -37,6 +37,7 @@ def call(encoding, errors, *words):
 
 
 @pytest.mark.parametrize(("encoding", "errors"), thin(product(ENCODINGS, ["strict", "surrogateescape"]), 3))
+@pytest.mark.sample(3)
 def test_a_run_with_names_ends_in_every_encoding(table, encoding, errors, tmp_path):
     code, out, err = call(encoding, errors, "--data", table, "-k", 2, "--no-plot", "--out", tmp_path / "Zürich",
                           "--rounds", 1)  # fmt: skip
@@ -46,6 +47,7 @@ def test_a_run_with_names_ends_in_every_encoding(table, encoding, errors, tmp_pa
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.sample(3)
 def test_json_errors_and_pages_reach_every_encoding(table, encoding):
     code, out, _ = call(encoding, "strict", "--data", table, "-k", 2, "--out", "none", "--format", "json",
                         "--rounds", 1)  # fmt: skip

@@ -7,26 +7,27 @@ from p2pkm.cli.options import with_options
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import RENAMED, parameters
 from p2pkm.engine.run_options import OPTIONS, RunOptions
+from tests.support.each import each
 from tests.support.run_cli import here
 
 WORDS = {old: new for old, new in RENAMED.items() if new in OPTIONS}
 FLAGS = (*WORDS, "no_central")
 
 
-@pytest.mark.parametrize("old", FLAGS)
+@each("old", FLAGS)
 def test_an_old_option_is_told_its_new_name(old):
     ending = here(f"--{old.replace('_', '-')}", "1")
     assert ending.code == 2
     assert f"It is called --{RENAMED[old].replace('_', '-')} now." in ending.err
 
 
-@pytest.mark.parametrize("old", WORDS)
+@each("old", WORDS)
 def test_an_old_key_of_a_file_is_told_its_new_name(old):
     with pytest.raises(ExperimentError, match=f"It is called '{RENAMED[old]}' now"):
         RunOptions.from_mapping({old: 1}, "a file")
 
 
-@pytest.mark.parametrize("old", {old: new for old, new in RENAMED.items() if new in parameters(Faults)})
+@each("old", {old: new for old, new in RENAMED.items() if new in parameters(Faults)})
 def test_an_old_key_of_faults_is_told_its_new_name(old):
     with pytest.raises(ExperimentError, match=f"unknown key '{old}' .* It is called '{RENAMED[old]}' now"):
         Faults.of(f"{old}=0.1")

@@ -6,6 +6,7 @@ import pytest
 from p2pkm.cli.options import CheckedOption
 from p2pkm.cli.run import command as root
 from p2pkm.engine.run_options import RunOptions
+from tests.support.each import each
 from tests.support.run_cli import here
 
 
@@ -30,6 +31,7 @@ def is_eager(option):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.sample(5)
 def test_every_option_of_every_command_is_given_once(command):
     options = [option for option in command.params if isinstance(option, click.Option) and not is_eager(option)]
     assert all(isinstance(option, CheckedOption) for option in options)
@@ -58,7 +60,7 @@ def test_lists_may_be_repeated_where_the_help_says_so():
     assert context.params["graphs"] == ("ring", "star")
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "message"),
     [
         (

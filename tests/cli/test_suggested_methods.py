@@ -24,6 +24,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("method", "words"), thin(REFUSED.values(), 2), ids=REFUSED)
+@pytest.mark.sample(3)
 def test_every_method_that_a_refusal_names_is_taken(method, words):
     refused = here(*SMALL, *words, "--algorithm", method)
     assert refused.code in (2, 3), refused.err

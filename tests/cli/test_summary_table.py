@@ -11,6 +11,7 @@ from p2pkm.metrics import closing_rows
 from p2pkm.metrics.closing_rows import NO_ROW, format_messages, format_ratio, format_size, format_start, list_warnings
 from p2pkm.metrics.closing_table import GROUPS, group_summary_rows, list_summary_rows
 from p2pkm.metrics.registry import ShownIn, metrics_shown_in, summary_keys
+from tests.support.each import each
 
 COUNT = st.integers(0, 10**7)
 RATIO = st.none() | st.floats(0.5, 1e4)
@@ -64,7 +65,7 @@ def test_a_ratio_of_0_at_the_start_was_raised_from_0():
         assert meaning in found and figure == format_ratio(start)
 
 
-@pytest.mark.parametrize(
+@each(
     ("row", "summary", "figure"),
     [
         ("groups", {"groups": None}, None),  # the method has none
@@ -93,9 +94,7 @@ def test_progress_is_shown_unless_quiet_with_the_most_rounds_of_the_method(capsy
     assert capsys.readouterr().err == (line if verbose and not quiet else "")
 
 
-@pytest.mark.parametrize(
-    ("total", "before", "inside"), [(None, 3, 0), (0, 3, 0), (1, 3, 1), (3, 3, 1), (4, 3, 0), (1, None, 0)]
-)
+@each(("total", "before", "inside"), [(None, 3, 0), (0, 3, 0), (1, 3, 1), (3, 3, 1), (4, 3, 0), (1, None, 0)])
 def test_a_goal_reached_during_initialization_is_placed_there(total, before, inside):
     summary = {"rounds_to_1pct": total, "method_rounds_to_1pct": None, "rounds_before": before}
     place = f"in round {total} of the initialization" if inside else "with initialization"
@@ -115,7 +114,7 @@ def test_a_minimum_cluster_size_is_shown_from_two_points_on(least, said):
     assert figure == (str(least) if said else closing_rows.NO_ROW[0])
 
 
-@pytest.mark.parametrize(
+@each(
     ("size", "text"),
     [(0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (53_767, "53.8 kB"), (999_949, "999.9 kB"), (999_950, "1.0 MB"),
      (1_234_567, "1.2 MB"), (5e9, "5.0 GB"), (1.5e15, "1,500.0 TB")],

@@ -14,6 +14,7 @@ from p2pkm.network.graph import Topology
 from p2pkm.storage.load import load
 from p2pkm.viz.figures.graph import plot_topology
 from p2pkm.viz.figures.graph_comparison import Panel, plot_graphs
+from tests.support.each import each
 from tests.support.run_cli import here
 
 SMALL_WORLD = ("topology", "describe", "small-world:degree=4,rewire=0.2", "--devices", 30, "--seed", 5)
@@ -80,7 +81,7 @@ def test_a_raw_alpha_becomes_a_strength():
     assert found["predicted"]["contraction"]["value"] == pytest.approx(0.64 / 1.64)
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "code", "words"),
     [
         (["rng"], 2, "Did you mean 'ring'"),

@@ -89,6 +89,7 @@ def kept(tmp_path_factory):
 
 
 @pytest.mark.parametrize("words", [STRUCK, CROWDED], ids=["struck", "events"])
+@pytest.mark.sample(2)
 def test_a_run_goes_on_with_the_round_after_its_checkpoint(tmp_path, monkeypatch, kept, words):
     whole, copies = kept(words)
     records = [json.loads(line) for line in (copies[4] / "rounds.jsonl").read_text().splitlines()]
@@ -136,6 +137,7 @@ def _pick(one, names):
 
 
 @pytest.mark.parametrize(("words", "number", "kind", "names"), WHOLE, ids=lambda one: getattr(one, "__name__", None))
+@pytest.mark.sample(3)
 def test_what_is_taken_up_is_what_was_kept(tmp_path, monkeypatch, words, number, kind, names):
     before, after = [], []
     snapshot, restore = kind.snapshot, kind.restore

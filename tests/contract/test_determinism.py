@@ -21,7 +21,7 @@ PROGRAM = Path(same_bits_program.__file__)
 LIMIT = 900  # seconds for one mpirun, of 16 ranks on 2 cores, too: a hang is how an exchange fails
 # First of the runs that are played on a number of ranks, and the step to the next: each is played on two or on three,
 # and a share on others, since on 16 ranks of two cores a run takes ten times as long.
-SHARES = {1: (0, 16), 2: (0, 2), 3: (1, 2), 5: (2, 8), 16: (3, 16)}
+SHARES = {1: (0, 16), 2: (0, 2), 3: (1, 2), 5: (2, 16), 16: (3, 32)}
 RANKS = pytest.mark.parametrize("ranks", SHARES)
 
 

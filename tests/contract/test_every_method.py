@@ -33,6 +33,7 @@ def deal(n, seed=0, k=3):
 
 
 @pytest.mark.parametrize(("graph", "name"), thin(product(GRAPHS, PEERS), 5))
+@pytest.mark.sample(5)
 def test_it_runs_and_helps_on_every_graph(name, graph):
     n = len(GRAPHS[graph])
     result = p2pkm.simulate(build(name, 3), GRAPHS[graph], deal(n), rounds=10, seed=1)
@@ -57,6 +58,7 @@ def test_it_runs_on_two_components(name):
 
 
 @NAMES
+@pytest.mark.sample(5)
 def test_it_does_not_depend_on_what_the_monitor_looks_at(name):
     """A method stops by its own rule, from what its devices know."""
     shards, graph = deal(6), GRAPHS["ring"]
@@ -68,6 +70,7 @@ def test_it_does_not_depend_on_what_the_monitor_looks_at(name):
 
 
 @pytest.mark.parametrize("name", thin(sorted(set(PEERS) - {"private"}), 3))  # whose ball of the points is given
+@pytest.mark.sample(3)
 def test_points_far_from_the_origin_give_the_same_clusters(name):
     graph, shards = GRAPHS["ring"], deal(6)
     moved = p2pkm.Shards(shards.points + 1000.0, shards.offsets, shards.weights, shards.labels, shards.rows)

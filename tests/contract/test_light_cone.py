@@ -52,12 +52,14 @@ def runs(name):
 
 
 @pytest.mark.parametrize("name", thin(VARIANTS, 3))
+@pytest.mark.sample(3)
 def test_whoever_has_received_nothing_of_other_points_sends_the_same_bits(name):
     messages, differing = compare_light_cones(runs(name))
     assert messages and not differing
 
 
 @pytest.mark.parametrize("name", thin([name for name in (*METHODS, *VARIANTS) if name not in QUIET], 3))
+@pytest.mark.sample(5)
 def test_other_points_do_reach_others(name):
     """Were taint not to spread, the comparison would fail: it can see what is passed on."""
     assert compare_light_cones(runs(name), spread=False)[1]
@@ -194,6 +196,7 @@ def count_exchanges(name, *, all_rounds, changed=0, wide=1.0):
 
 
 @pytest.mark.parametrize("name", thin(BEFORE, 6))
+@pytest.mark.sample(3)
 def test_with_all_rounds_the_ends_of_the_stages_before_the_method_tell_nothing(name):
     first = count_exchanges(name, all_rounds=True)
     assert len(first) == 1

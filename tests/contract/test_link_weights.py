@@ -15,6 +15,7 @@ from p2pkm.cli.algorithms import describe
 from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.registry import METHODS as ALL
 from p2pkm.methods.registry import find, with_link_weights
+from tests.support.each import each
 from tests.support.methods import LEARNERS, METHODS, build
 from tests.support.run_cli import SMALL, here, on_ranks
 from tests.support.sampling import thin
@@ -41,6 +42,7 @@ def run(name, graph, **options):
 
 
 @pytest.mark.parametrize("name", thin(PEERS, 3))
+@pytest.mark.sample(3)
 def test_weights_act_in_the_methods_that_say_so_and_a_note_says_it_of_the_others(name):
     options = {"gossips": 2} if name in ("consensus", "pushsum", "tracking") else {}
     options |= {"coupling": 2.0} if name == "gtvmin" else {}
@@ -63,7 +65,7 @@ def test_the_note_lists_the_methods_whose_traits_say_so():
     assert with_link_weights() == ACTING
 
 
-@pytest.mark.parametrize("name", ALL)
+@each("name", ALL)
 def test_catalogue_and_docstring_say_whether_weights_act(name):
     method, found = find(name)(3), describe(name)
     if needs_hub(method):

@@ -37,6 +37,7 @@ def count_fewest(result):
 
 
 @pytest.mark.parametrize(("name", "distinct"), thin(product(METHODS, [3, 30]), 3))
+@pytest.mark.sample(5)
 def test_fewer_centroids_than_clusters_are_reported(name, distinct):
     places = np.random.default_rng(0).normal(0.0, 9.0, (distinct, 2))
     result = run(name, np.tile(places, (60 // distinct, 1)), 5)
@@ -73,6 +74,7 @@ def run_small(name, **options):
 
 
 @pytest.mark.parametrize("name", ["gtvmin", "consensus", "gossip", "fkm", "kfed", "mavg"])
+@pytest.mark.sample(3)
 def test_a_run_that_suppresses_every_cluster_fails_and_says_what_would_help(name):
     result = run_small(name, min_cluster_size=5)
     assert not (result.centroids < np.inf).any()
@@ -91,6 +93,7 @@ def test_a_run_that_ends_before_centroids_arrive_asks_for_rounds():
 
 
 @pytest.mark.parametrize("name", thin(["dwfkm", "fkm", "kfed", "mavg", "central"], 2))
+@pytest.mark.sample(3)
 def test_a_run_whose_messages_are_all_lost_blames_the_faults(name):
     failure = run_small(name, faults="loss=1")
     assert "faults lost" in failure.summary["failure"] and failure.summary["failure"].endswith("Use fewer --faults")

@@ -44,8 +44,8 @@ def test_every_run_ends_with_finite_figures(step):
 @pytest.mark.mpi
 @pytest.mark.timeout(600)
 def test_three_ranks_give_the_same_bits_as_one_process():
-    """Every second run is played, of which each takes the processor as long as four runs in one process."""
-    found = start(3, "2", Path(program.__file__))
-    for number, other in zip(range(0, len(read()), 2), found, strict=True):
+    """Every fourth run is played, of which each takes the processor as long as four runs in one process."""
+    found = start(3, "4", Path(program.__file__))
+    for number, other in zip(range(0, len(read()), 4), found, strict=True):
         run, one = read()[number], in_process(number)
         assert [key for key in other if key not in OWN and one[key] != other[key]] == [], run

@@ -20,6 +20,7 @@ def _stand_in_a_folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", thin(sorted(FAMILIES.keys() - {"file", "gallery"}), 3))
+@pytest.mark.sample(5)
 def test_graph(name):
     keys = {"small-world": ":degree=2", "random-regular": ":degree=2", "caveman": ":size=4", "erdos-renyi": ":p=0.6"}
     n = {"karate": 34, "davis": 32, "les-miserables": 77, "florentine": 15, "margulis": 9}.get(name, 8)
@@ -48,6 +49,7 @@ def test_karate_and_its_weights():
 
 
 @pytest.mark.parametrize("name", ["ring.graphml", "ring.edgelist", "ring.csv", "ring.json", "ring.npz"])
+@pytest.mark.sample(3)
 def test_graph_file(tmp_path, name):
     ring, path = nx.cycle_graph(4), tmp_path / name
     if name.endswith("graphml"):
@@ -76,6 +78,7 @@ def test_several_components(tmp_path):
 
 
 @pytest.mark.parametrize("name", thin(sorted(SOURCES.keys() - {"file", "digits"}), 3))
+@pytest.mark.sample(3)
 def test_data(name):
     keys = {"grid16": ":points=4", "blobs": ":points=5,clusters=3", "slike": ":points=4", "balls": ":points=5",
             "communities": ":devices=4", "mixture": ":points=40", "shapes": ":points=3,side=8"}  # fmt: skip
@@ -101,6 +104,7 @@ def test_digits():
 
 
 @pytest.mark.parametrize("name", sorted(PARTITIONS.keys() - {"column"}))
+@pytest.mark.sample(3)
 def test_partition(name):
     assert solve("--partition", f"{name}:minimum=3", "--rounds", 3)["partition"].startswith(f"{name}:")
 
@@ -112,6 +116,7 @@ def _write(path, delimiter):
 
 
 @pytest.mark.parametrize(("name", "delimiter"), [("points.csv", ","), ("points.tsv", "\t")])
+@pytest.mark.sample(2)
 def test_text_file(tmp_path, name, delimiter):
     """Label and client are found by name; the column of clients sets the number of devices."""
     _write(tmp_path / name, delimiter)
@@ -138,6 +143,7 @@ def test_array_file(tmp_path, name):
 
 @pytest.mark.parametrize("devices", [1, 2])
 @pytest.mark.parametrize("schedule", ["colored", "jacobi", "async"])
+@pytest.mark.sample(3)
 def test_one_and_two_devices(devices, schedule):
     summary = solve("--devices", devices, "--schedule", schedule, "--rounds", 60)
     assert summary["devices"] == devices and summary["termination"] in {"converged", "round-limit", "silent"}
@@ -163,6 +169,7 @@ SHAPES = {
     ("name", "start"),
     thin(product(SHAPES, [(), ("--init", "local"), ("--init", "bounding-box"), ("--init", "leader")]), 3),
 )
+@pytest.mark.sample(5)
 def test_shape(tmp_path, name, start):
     (tmp_path / "constant.csv").write_text("1,2\n" * 12)
     (tmp_path / "line.csv").write_text("".join(f"{i}\n" for i in range(12)))

@@ -62,6 +62,7 @@ def run(name, options, manner, shards):
 
 
 @pytest.mark.parametrize(("name", "options", "manner"), thin(SETTINGS, 11), ids=str)
+@pytest.mark.sample(3)
 def test_a_common_power_of_two_changes_no_bit(name, options, manner):
     found = []
     for factor in (1.0, *FACTORS):
@@ -90,6 +91,7 @@ def run_unweighted(name):
 
 
 @pytest.mark.parametrize(("name", "weight"), thin(product(WEIGHED, [1 / 240, 0.2, 100.0]), 10))
+@pytest.mark.sample(3)
 def test_equal_weights_are_no_weights(name, weight):
     one, other = run_unweighted(name), run(name, {}, {}, deal(lambda rng, m: np.full(m, weight)))
     # Weights other than 1 are sent with the points, 8 bytes each.

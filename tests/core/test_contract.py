@@ -15,6 +15,7 @@ from p2pkm.core.protocols import Report
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.testing.check_method import check_method
 from p2pkm.testing.trial import CheckError
+from tests.support.each import each
 from tests.support.install_plugin import install, site  # noqa: F401 - a fixture
 from tests.support.run_cli import here
 
@@ -84,7 +85,7 @@ def place_of(function):
     return f"{inspect.getsourcefile(function)}:{function.__code__.co_firstlineno}"
 
 
-@pytest.mark.parametrize(("function", "spoil", "told"), SERVER.values(), ids=SERVER)
+@each(("function", "spoil", "told"), SERVER.values(), ids=SERVER)
 def test_server_methods(function, spoil, told):
     kind, broken = break_method(p2pkm.FKM, function, spoil)
     with pytest.raises(ContractError, match=told) as caught:

@@ -9,6 +9,7 @@ from p2pkm.core.expected_messages import EveryTurn, Known, MessageVolume, Report
 from p2pkm.core.protocols import ServerMethodBase, declares
 from p2pkm.methods.building_blocks.table_method import TableMethod
 from p2pkm.methods.server.star import Star
+from tests.support.each import each
 
 KNOWN = Known(clients=5, points=20, distinct=20, features=2, least=4, connected=True)
 
@@ -85,7 +86,7 @@ class Reporting(Served):
         return super().report(clients, model)
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "messages", "all_rows"),
     [
         (p2pkm.GTVMin(3), True, True),

@@ -15,6 +15,7 @@ from p2pkm.core.keywords import UnknownKeywordError, WrongCallError
 from p2pkm.engine.run_options import OPTIONS
 from p2pkm.methods.registry import METHODS, find
 from tests.support.bad_input_rows import CONTENT, FILES, USAGE
+from tests.support.each import each
 from tests.support.run_cli import ranks, there
 
 NAMES = {flag: name for name, option in OPTIONS.items() for flag in option.flags if flag.startswith("-")}
@@ -76,7 +77,7 @@ def test_studies_name_arguments(folder, monkeypatch):
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize(
+@each(
     ("message", "expected"),
     [
         ("--faults cannot be combined with fkm. Remove --faults", "faults cannot be combined with fkm. Remove faults"),
@@ -125,7 +126,7 @@ WRONG = {  # calls, and why they cannot be made
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@each("name", WRONG)
 def test_a_wrong_call_is_answered_by_one_that_works(name):
     function, arguments, options, reason = WRONG[name]
     with pytest.raises(WrongCallError) as caught:
@@ -170,7 +171,7 @@ def test_a_benchmark_refuses_what_is_no_method_and_no_file():
             p2pkm.bench(**options, tasks=["few-iid"], seeds=[0])
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_unknown_arguments_of_methods(name):
     with pytest.raises(UnknownKeywordError, match=r"unknown argument 'kk' of \w+\. .*Known: .*k"):
         find(name)(kk=3)

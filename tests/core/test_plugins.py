@@ -314,6 +314,7 @@ OF_TABLE = "expected a function of table and n"
         ("--init", "of_nothing", "expected a function of at: too many positional arguments"),
     ],
 )
+@pytest.mark.sample(5)
 def test_a_function_that_is_not_one_of_its_group_is_refused(site, option, name, told):
     group = {"--partition": "p2pkm.partitions", "--graph": "topologies.graphs", "--init": "p2pkm.inits"}[option]
     install(site, "wrong-plugin", FUNCTIONS, {group: {"wrong": f"wrong_plugin:{name}"}})

@@ -12,6 +12,7 @@ import topologies
 from p2pkm.core.errors import P2PKMError
 from p2pkm.core.validation import as_floats, as_list, as_path, check_scalar
 from p2pkm.methods.registry import METHODS, known
+from tests.support.each import each
 from tests.support.sampling import thin
 
 X, CLASSES = p2pkm.blobs(clusters=3, points=10, seed=0)
@@ -66,6 +67,7 @@ def test_parameters_of_methods(name, many):
 
 @pytest.mark.filterwarnings("ignore:Number of distinct clusters")
 @pytest.mark.parametrize(("many", "call"), thin(product(MANY, [fit, simulate, compare, study]), 3))
+@pytest.mark.sample(3)
 def test_parameters_of_python_calls(call, many):
     function = {fit: p2pkm.P2PKMeans.__init__, simulate: p2pkm.simulate, compare: p2pkm.compare, study: p2pkm.study}[
         call
@@ -85,7 +87,7 @@ def test_arrays_and_paths_that_are_something_else(name, value, tmp_path, monkeyp
         call(**{name: value})
 
 
-@pytest.mark.parametrize("value", [object(), 3, "x", [], np.float64(2.0), (1, 2.5)])
+@each("value", [object(), 3, "x", [], np.float64(2.0), (1, 2.5)])
 def test_grid_and_runs_and_seeds_of_a_study(value):
     for name in ("grid", "runs", "seeds"):
         with pytest.raises(P2PKMError, match="expected"):

@@ -9,11 +9,12 @@ import p2pkm
 from p2pkm.channel.registry import PluginTransforms
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import Spec, complete, convert, parse, read_count, read_range
+from tests.support.each import each
 
 KIND = float | Literal["auto", "strong"] | None
 
 
-@pytest.mark.parametrize(("text", "expected"), [("auto", "auto"), ("strong", "strong"), ("3", 3.0), (2, 2.0),
+@each(("text", "expected"), [("auto", "auto"), ("strong", "strong"), ("3", 3.0), (2, 2.0),
                                                 ("none", None), (None, None)])  # fmt: skip
 def test_a_number_or_a_word(text, expected):
     found = convert(text, KIND, "coupling")
@@ -26,7 +27,7 @@ def test_neither_number_nor_word(text):
         convert(text, KIND, "coupling")
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "kind", "words"),
     [(2.5, int, "a whole number"), (2**63, int, "a whole number below 2^63"), (str(-(2**63)), int, "below 2^63"),
      (5, str, "text"), ([1.0], float, "a number"), (True, float, "a number")],
@@ -37,7 +38,7 @@ def test_a_value_of_another_kind_is_refused_and_not_converted(value, kind, words
     assert convert(str(1 - 2**63), int, "option") == 1 - 2**63
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "count"),
     [("0", 0), ("007", 7), ("999999999", 999_999_999), ("1000000000", None), ("", None), ("-1", None), ("+1", None),
      (" 1", None), ("1_0", None), ("1.0", None), ("²", None), ("٣", None), ("9" * 5000, None)],
@@ -46,7 +47,7 @@ def test_counts_are_up_to_nine_digits_and_nothing_else(text, count):
     assert read_count(text) == count
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "found"),
     [("3-5", range(3, 6)), ("4", range(4, 5)), ("4-4", range(4, 5)), ("5-3", None), ("3-", None), ("-3", None),
      ("3-5-7", None), ("", None), ("a-b", None)],
@@ -55,7 +56,7 @@ def test_ranges_have_both_ends(text, found):
     assert read_range(text) == found
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [p2pkm.Faults(), p2pkm.Faults(loss=0.25, stages="all"), p2pkm.Faults(trace="a.jsonl"), p2pkm.Faults(trace="b"),
      p2pkm.DataStream(), p2pkm.DataStream(kind="jump", at=5)],

@@ -16,6 +16,7 @@ from p2pkm.methods.registry import METHODS, find
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
+from tests.support.each import each
 from topologies import ring
 
 # Names in checkpoints of released versions. At a release, add those of new states.
@@ -84,7 +85,7 @@ def test_what_is_not_registered_is_found_at_any_depth():
         gather(Other(np.zeros(4)), _network(), {})
 
 
-@pytest.mark.parametrize("name", ["", "Flood", "p2pkm.flood", "a b", ":a", "a-", "flood\n"])
+@each("name", ["", "Flood", "p2pkm.flood", "a b", ":a", "a-", "flood\n"])
 def test_names_that_are_none(name):
     with pytest.raises(ValueError, match="name of a state is"):
         states.register(name)(Other)

@@ -9,6 +9,7 @@ import pytest
 import p2pkm
 from p2pkm.core.errors import DataError
 from p2pkm.data.readers.dates import are_times
+from tests.support.each import each
 from tests.support.run_cli import here
 
 pandas = pytest.importorskip("pandas")
@@ -26,7 +27,7 @@ def read(fields, **options):
     return p2pkm.read_table(frame, encode=["when"], **options)
 
 
-@pytest.mark.parametrize(
+@each(
     ("form", "order"),
     [
         ("%Y-%m-%d", "iso"), ("%Y/%m/%d", "iso"), ("%Y.%m.%d", "dmy"), ("%d.%m.%Y", "dmy"), ("%d/%m/%Y", "dmy"),
@@ -72,7 +73,7 @@ BAD = {  # texts, options, and what the error says
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@each("name", BAD)
 def test_times_that_cannot_be_read_are_named(name):
     fields, options, said = BAD[name]
     with pytest.raises(DataError, match=f"(?s)column 'when'.*{said}|{said}"):
@@ -95,7 +96,7 @@ def test_none_makes_categories_of_texts_like_dates():
     )
 
 
-@pytest.mark.parametrize(
+@each(
     "fields",
     [
         ["1.2.3", "1.2.4"] * 9,
@@ -128,7 +129,7 @@ def test_codes_are_no_dates(fields):
     assert all(feature.startswith("when=") for feature in read(fields).features[1:])
 
 
-@pytest.mark.parametrize(
+@each(
     "fields",
     [
         ["MAR-12", "DEC 99", "May 2012"], ["2024-01", "2024-12"], ["03/2024"], ["Q1-2024", "Q3 2024"], ["2024-W53-7"],
@@ -155,6 +156,7 @@ def test_few_rows_per_category_are_noted():
 
 
 @pytest.mark.parametrize("form", ["%d.%m.%Y", "%m/%d/%Y", "%d/%m/%y"])
+@pytest.mark.sample(3)
 def test_the_description_finds_the_order_and_predict_reads_new_rows_with_it(tmp_path, monkeypatch, form):
     monkeypatch.chdir(tmp_path)
     sites = ["Bonn", "Essen"] * 20

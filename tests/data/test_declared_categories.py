@@ -47,6 +47,7 @@ def make_sources(name, folder):
 
 
 @pytest.mark.parametrize("name", thin(CLASSES, 2))
+@pytest.mark.sample(3)
 def test_declared_categories_are_no_numbers(name, tmp_path):
     for source, table in make_sources(name, tmp_path):
         with pytest.raises(p2pkm.DataError, match=r"column 'class' is '.*', a declared category; expected a number"):

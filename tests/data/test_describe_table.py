@@ -60,6 +60,7 @@ def test_the_command_reads_the_table(untidy, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", thin(range(8), 2))
+@pytest.mark.sample(3)
 def test_suggested_options_read_any_mixture_of_columns(tmp_path, seed):
     rng = np.random.default_rng(seed)
     m = 40

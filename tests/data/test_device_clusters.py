@@ -8,6 +8,7 @@ import p2pkm
 import topologies
 from p2pkm.data.sources import SOURCES
 from p2pkm.data.synthetic_device_clusters import _diffuse, read_links
+from tests.support.each import each
 from tests.support.run_cli import here, solve
 
 WORLD = "device-clusters:points=12,tests=20,amplitude=1"
@@ -103,7 +104,7 @@ def test_text_and_objects_name_the_same_graph():
     assert len(p2pkm.device_clusters(graph="one-peer-exponential", devices=8).centers) == 8
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         ({"graph": "karate", "devices": 5}, r"34|5"),

@@ -10,6 +10,7 @@ import topologies
 from p2pkm.core.errors import DataError
 from p2pkm.core.validation import FARTHEST, SMALLEST, check_limits, find_limits, merge_limits
 from p2pkm.data.stream_tape import Limits, parse_data_trace
+from tests.support.each import each
 from tests.support.run_cli import here, ranks, there
 
 FAR = "loses the digits of their differences; expected at most 1e[+]10 times the range"
@@ -42,7 +43,7 @@ def test_no_method_takes_them(algorithm, change, said):
         p2pkm.simulate(algorithm, graph, deal(change(X)), rounds=2)
 
 
-@pytest.mark.parametrize(("change", "said"), CHANGES)
+@each(("change", "said"), CHANGES)
 def test_no_estimator_takes_them(change, said):
     with pytest.raises(ValueError, match=said):
         p2pkm.P2PKMeans(3, n_devices=4).fit(change(X))
@@ -107,6 +108,7 @@ def test_float32_keeps_fewer_digits():
     ("shift", "factor"), [(0.0, 1.0), (1e5, 1.0), (-1e9, 1.0), (1e10, 1.0), (0.0, 2.0**-315), (0.0, 2.0**315)]
 )
 @pytest.mark.parametrize("algorithm", [p2pkm.GTVMin(3), p2pkm.TreeLloyd(3), p2pkm.FKM(3)], ids=lambda one: one.name)
+@pytest.mark.sample(5)
 def test_what_is_taken_is_right(algorithm, shift, factor):
     graph = None if algorithm.name == "fkm" else topologies.ring(4)
     given = {"rounds": 20, "seed": 3}
@@ -177,7 +179,7 @@ def test_a_tape_tells_the_range_where_points_are_all_alike(at, apart, said):
         parse_data_trace(lines, deal(np.full((120, 2), at)), Limits(4, 9, 3), "tape")
 
 
-@pytest.mark.parametrize("shape", [(0, 2), (1, 1), (127, 2), (128, 2), (300, 3), (5, 300), (7, 0)])
+@each("shape", [(0, 2), (1, 1), (127, 2), (128, 2), (300, 3), (5, 300), (7, 0)])
 def test_limits_are_those_of_each_column(shape):
     points = np.random.default_rng(0).normal(size=shape)
     points[::3, :1] = np.nan

@@ -12,6 +12,7 @@ from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.data.readers.frame import is_frame, list_columns, list_content
 from p2pkm.data.readers.intake import join_names, split_list
 from p2pkm.experiments.estimators.table import read_table as read_features
+from tests.support.each import each
 
 polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
 
@@ -113,6 +114,7 @@ def test_missing_values_of_a_frame_are_filled_in_by_the_run():
     assert runs[0].summary["centroids_sha256"] == runs[1].summary["centroids_sha256"]
 
 
+@pytest.mark.sample(3)
 def test_simulate_takes_frames_and_tables(kind):
     expected = p2pkm.simulate(p2pkm.GTVMin(2), topologies.path(2), p2pkm.Shards.deal(X, DEVICE, labels=LABELS),
                               rounds=2, baselines=False)  # fmt: skip
@@ -121,7 +123,7 @@ def test_simulate_takes_frames_and_tables(kind):
         assert table.summary["centroids_sha256"] == expected.summary["centroids_sha256"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "words"),
     [
         (lambda: p2pkm.read_table(5), "path is of type int; expected a path, a DataFrame"),
@@ -172,7 +174,7 @@ def test_simulate_deals_rows_by_an_array():
     assert run(missing, partition=DEVICE, missing="drop").census.sizes.tolist() == [2, 3]
 
 
-@pytest.mark.parametrize(
+@each(
     ("points", "partition", "words"),
     [
         (X, "idd", "unknown partition 'idd'. Did you mean 'iid'?"),

@@ -89,6 +89,7 @@ def test_numbers_that_are_a_point(tmp_path, name):
 
 
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_digits])
+@pytest.mark.sample(3)
 def test_no_row_of_known_data_is_taken_for_names(load):
     X, _ = load(return_X_y=True)
     draw = np.random.default_rng(0)

@@ -15,6 +15,7 @@ from p2pkm.data.out_of_core.index import index_files
 from p2pkm.data.out_of_core.shards import DiskShards
 from p2pkm.data.partition.by_column import name_devices
 from p2pkm.data.readers.any_format import read_table
+from tests.support.each import each
 
 polars = pytest.importorskip("polars")
 arrow = pytest.importorskip("pyarrow")
@@ -41,7 +42,7 @@ def values(found):
     return found.kinds.tolist(), [None if code < 0 else found.kinds[code] for code in found.codes]
 
 
-@pytest.mark.parametrize("name", CODES)
+@each("name", CODES)
 def test_texts_are_text_unless_all_are_plain_integers_that_fit(name):
     texts, kinds = CODES[name]
     found, of_rows = values(identify(to_raw(texts, "ids")))
@@ -72,7 +73,7 @@ CONTAINERS = {
 }
 
 
-@pytest.mark.parametrize("container", CONTAINERS)
+@each("container", CONTAINERS)
 def test_every_container_of_texts_gives_the_same(container):
     found = identify(to_raw(CONTAINERS[container](TEXTS), "ids"))
     assert values(found) == (["008", "a", "b"], ["b", "a", None, "b", "008"])
@@ -94,14 +95,14 @@ INTEGERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("container", INTEGERS)
+@each("container", INTEGERS)
 def test_every_container_of_whole_numbers_gives_the_same(container):
     found = identify(to_raw(INTEGERS[container](NUMBERS), "ids"))
     assert found.kinds.dtype == np.int64
     assert values(found) == ([0, 3, 250], [3, 0, None, 250, 3])
 
 
-@pytest.mark.parametrize("kind", ["i1", "u1", ">i2", "<u4", "i8", "u8"])
+@each("kind", ["i1", "u1", ">i2", "<u4", "i8", "u8"])
 def test_integers_of_any_width(kind):
     assert values(identify(to_raw(np.array([7, 100, 7], kind), "ids")))[0] == [7, 100]
 
@@ -111,7 +112,7 @@ def test_integers_above_those_of_64_bits_with_a_sign_are_text():
     assert kinds.tolist() == ["9223372036854775808", "9223372036854775809"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("column", "kinds"),
     [
         ([0.5, 2.0, 0.25], ["0.25", "0.5", "2.0"]),
@@ -136,12 +137,12 @@ def test_other_values_are_their_text(column, kinds):
     assert identify(to_raw(column, "ids")).kinds.tolist() == kinds
 
 
-@pytest.mark.parametrize("spelling", [*sorted(MISSING), "NA", " n/a ", "NaN", "None", "NULL", "<NA>"])
+@each("spelling", [*sorted(MISSING), "NA", " n/a ", "NaN", "None", "NULL", "<NA>"])
 def test_what_is_missing(spelling):
     assert identify(to_raw(["a", spelling], "ids")).codes.tolist() == [0, -1]
 
 
-@pytest.mark.parametrize(
+@each(
     ("column", "said"),
     [
         ([[1], [2]], r"ids: shape is \(2, 1\)"),
@@ -196,6 +197,7 @@ WRITERS = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("suffix", WRITERS)
 @pytest.mark.parametrize("role", ["label_column", "device_column"])
+@pytest.mark.sample(5)
 def test_every_format_has_the_same_identifiers_and_the_same_missing_ones(tmp_path, suffix, role):
     WRITERS[suffix](path := tmp_path / f"t{suffix}")
     with pytest.raises(

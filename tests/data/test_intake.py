@@ -133,6 +133,7 @@ def test_times_are_fractions_of_days_and_their_zones_count(tmp_path, name, suffi
 
 @pytest.mark.parametrize("zone", [None, "UTC", "Europe/Helsinki", "Asia/Kathmandu"])
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.sample(5)
 def test_times_of_arrow_are_those_of_text(tmp_path, zone, unit):
     moments = pandas.to_datetime(["2026-01-31 18:00:00", "1969-06-01 06:30:15"]).tz_localize(zone).as_unit(unit)
     frame = pandas.DataFrame({"when": moments, "y": 1.0})

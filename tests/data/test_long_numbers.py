@@ -13,6 +13,7 @@ import p2pkm
 from p2pkm.core.spec import Spec
 from p2pkm.data.out_of_core.index import index_files
 from p2pkm.data.out_of_core.shards import DiskShards
+from tests.support.each import each
 
 LONG = [2**53 + 1, 2**53, 2**53 + 5]
 ARRAY = np.array([LONG, [1, 2, 3]]).T
@@ -35,7 +36,7 @@ COLUMNS = {
 EQUAL = "which are equal as floating-point numbers"
 
 
-@pytest.mark.parametrize("kind", COLUMNS)
+@each("kind", COLUMNS)
 def test_columns_of_frames(kind):
     with pytest.raises(p2pkm.DataError, match=f"column 'x' has .* and .*, {EQUAL}.*keep='x'"):
         p2pkm.read_table({"x": COLUMNS[kind]}, missing="drop")
@@ -114,6 +115,7 @@ def test_a_column_that_is_constant_as_float32():
 
 
 @pytest.mark.parametrize("role", ["label", "device", "keep"])
+@pytest.mark.sample(3)
 def test_identifiers_in_cells_of_numbers(tmp_path, role):
     def write(identifiers):
         pd.DataFrame({"x": [1, 2, 3], "id": identifiers}).to_excel(tmp_path / "t.xlsx", index=False)

@@ -10,6 +10,7 @@ import p2pkm
 import topologies
 from p2pkm import partition
 from p2pkm.experiments.estimators.scaler import P2PStandardScaler
+from tests.support.each import each
 from tests.support.sampling import thin
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [4.0, 5.0], [5.0, 4.0]])
@@ -76,6 +77,7 @@ def test_masked_points_are_refused_everywhere(entry, form):
 
 
 @pytest.mark.parametrize("entry", [entry for entry in ENTRIES if entry != "scaler.inverse_transform"])
+@pytest.mark.sample(5)
 def test_arrays_without_masked_entries_are_ordinary(entry):
     ENTRIES[entry](np.ma.masked_array(X))
 
@@ -102,7 +104,7 @@ def test_masked_weights_and_times_as_weights_are_refused(entry):
         WEIGHT_ENTRIES[entry](TIMES - TIMES[0])
 
 
-@pytest.mark.parametrize("entry", IDENTIFIER_ENTRIES)
+@each("entry", IDENTIFIER_ENTRIES)
 def test_masked_identifiers_are_missing(entry):
     with pytest.raises(ValueError, match=r"masked entries|missing|expected \(4,\)"):
         IDENTIFIER_ENTRIES[entry](np.ma.masked_array([0, 0, 1, 1], mask=[0, 1, 0, 0]))

@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import kurtosis
 
 import p2pkm
+from tests.support.each import each
 
 
 def test_sizes_are_a_geometric_sequence():
@@ -31,7 +32,7 @@ def test_outliers_are_far_and_belong_to_the_nearest_mean():
     assert 10 < np.abs(X).max() <= 30
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         ({"ratio": 0.5}, "ratio is 0.5"),

@@ -18,6 +18,7 @@ from p2pkm.data.partition.by_column import column, name_devices
 from p2pkm.data.readers.folder import name_files
 from p2pkm.network.graph import Topology
 from p2pkm.viz.svg import draw_inline
+from tests.support.each import each
 
 SITES = ("Aachen", "site10", "site2", "Bern")  # people count 2 before 10, text does not
 LINKS = [("Aachen", "site2"), ("site2", "site10"), ("site10", "Bern")]
@@ -156,7 +157,7 @@ def test_matching_keeps_every_link_and_weight(called, chance):
     assert {name: order.index(name) for name in called} == topology.number(graph)
 
 
-@pytest.mark.parametrize(
+@each(
     ("nodes", "named"), [((0, 1, 2), False), ((1, 2, 3), False), ((5, 9, 12), True), (("2", "0", "1"), False),
                          (("a", "0", "1"), True), (((0, 0), (0, 1), (1, 1)), False)],
 )  # fmt: skip
@@ -178,6 +179,7 @@ def test_names_in_columns_and_files():
 
 @pytest.mark.parametrize("codes", [("101", "205", "309"), ("1", "2", "3"), ("007", "7", "8"), ("2.0", "2.00", "10.0"),
                                    ("9", "Klinikum Süd", "ln <west>")])  # fmt: skip
+@pytest.mark.sample(3)
 def test_site_codes_of_any_kind_are_names_in_the_command_line(tmp_path, monkeypatch, codes):
     monkeypatch.chdir(tmp_path)
     rows = [f"{i + 20 * j},{i % 3},{code}\n" for j, code in enumerate(codes) for i in range(8)]

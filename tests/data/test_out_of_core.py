@@ -56,6 +56,7 @@ def same(one: Shards, other: Shards) -> None:
 @pytest.mark.parametrize(
     ("name", "minimum"), thin(product(["blocks", "column", "iid", "quantity", "dirichlet", "by-label"], [0, 1]), 3)
 )
+@pytest.mark.sample(3)
 def test_a_part_is_what_dealing_the_whole_gives_these_devices(tmp_path, monkeypatch, name, minimum):
     monkeypatch.setattr("p2pkm.core.sorting._BLOCK", 14)  # several pieces per file
     sizes = [9, 4, 20, 1, 13, 7, 6, 8, 5, 3, 11, 2]

@@ -14,6 +14,7 @@ from p2pkm.data.random import generator
 from p2pkm.data.shards import Shards
 from p2pkm.data.sources import grid16
 from p2pkm.data.table import Table
+from tests.support.each import each
 
 seeds = st.integers(0, 2**32)
 
@@ -47,7 +48,7 @@ def test_every_point_has_one_device_and_each_device_its_minimum(name, m, n, clas
     np.testing.assert_array_equal(device, p.PARTITIONS[name](data, n, minimum=minimum, seed=seed))
 
 
-@pytest.mark.parametrize("name", ["iid", "dirichlet", "beta", "by-label", "quantity", "mufc"])
+@each("name", ["iid", "dirichlet", "beta", "by-label", "quantity", "mufc"])
 def test_the_seed_matters(name):
     data = table(200, 4)
     assert (p.PARTITIONS[name](data, 5, seed=0) != p.PARTITIONS[name](data, 5, seed=1)).any()

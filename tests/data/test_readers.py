@@ -48,6 +48,7 @@ def test_a_user_of_leaf_is_a_device(tmp_path):
 
 
 @pytest.mark.parametrize("empty", ["a", "b", "c"])
+@pytest.mark.sample(3)
 def test_a_user_of_leaf_without_samples_is_a_device(tmp_path, monkeypatch, empty):
     monkeypatch.chdir(tmp_path)
     samples = {user: ([[i, j] for j in range(4)], [0, 1, 0, 1]) for i, user in enumerate("abc")}
@@ -174,6 +175,7 @@ def cells(tmp_path):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("form", ["array", "csr_matrix", "csc_matrix"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.sample(3)
 def test_cells_by_site(cells, form, dtype):
     from scipy import sparse
 
@@ -317,6 +319,7 @@ def _write_arrow(path, kind, table):
 
 
 @pytest.mark.parametrize("kind", ["file", "stream", "feather", "parquet"])
+@pytest.mark.sample(3)
 def test_arrow_with_a_column_of_devices(tmp_path, kind):
     arrow = pytest.importorskip("pyarrow")
     suffix = {"file": ".arrow", "stream": ".ipc"}.get(kind, f".{kind}")
@@ -393,6 +396,7 @@ def _write(path, points, labels=None):
 @pytest.mark.parametrize(
     ("as_pattern", "labels", "suffix"), thin(product([False, True], [None, "abcab"], [".csv", ".tsv", ".npz"]), 5)
 )
+@pytest.mark.sample(3)
 def test_each_file_of_a_folder_is_a_device(tmp_path, suffix, labels, as_pattern):
     for number, rows in ((10, slice(3, 5)), (2, slice(1, 3)), (1, slice(0, 1))):
         _write(tmp_path / f"site-{number}{suffix}", POINTS[rows], labels and list(labels[rows]))
@@ -423,6 +427,7 @@ def _write_site(path, rows):
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".npz", ".feather"])
 @pytest.mark.parametrize("empty", [0, 1, 2])
+@pytest.mark.sample(5)
 def test_a_file_without_points_is_a_device(tmp_path, suffix, empty):
     for i, name in enumerate(("Bern", "Lund", "Oulu")):
         _write_site(tmp_path / f"{name}{suffix}", 0 if i == empty else 3)

@@ -34,6 +34,7 @@ from p2pkm.data.sources import (
 )
 from p2pkm.data.synthetic_shapes import KINDS, shapes
 from p2pkm.data.table import encode
+from tests.support.each import each
 
 # Shards
 
@@ -138,7 +139,7 @@ def test_points_are_stored_in_the_precision_that_is_asked_for():
         Shards.deal(points, [0] * 6, dtype="float32")
 
 
-@pytest.mark.parametrize("values", [[3, 1, 1, 0], [0, 2, 9, 2], [-1, 5, 5], [10**9, 7], [True, False], [2.0, 0.5]])
+@each("values", [[3, 1, 1, 0], [0, 2, 9, 2], [-1, 5, 5], [10**9, 7], [True, False], [2.0, 0.5]])
 def test_labels_are_numbered_in_sorted_order(values):
     numbers = encode(np.array(values), len(values), "labels")
     np.testing.assert_array_equal(numbers, np.unique(values, return_inverse=True)[1])
@@ -181,7 +182,7 @@ def test_deal_does_not_write_into_what_it_is_given_and_takes_any_numbers():
     assert Shards.deal(Frame(), [0, 1]).d == 3
 
 
-@pytest.mark.parametrize(
+@each(
     ("points", "message"),
     [
         (np.zeros(3), "X has shape (3,), expected (points, features); for a single feature use reshape(-1, 1)"),
@@ -209,7 +210,7 @@ def test_a_sparse_matrix_is_named():
         Shards.deal(eye_array(3), [0, 0, 0])
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         ({"device": [0, 1]}, "device has shape (2,); expected (3,), one device per row of X"),
@@ -237,7 +238,7 @@ def test_deals_that_cannot_be_made(options, message):
         Shards.deal(np.zeros((3, 2)), **({"device": [0, 1, 2]} | options))
 
 
-@pytest.mark.parametrize(
+@each(
     ("device", "devices", "names", "sizes"),
     [
         ([101, 205, 309, 205], None, ("101", "205", "309"), [1, 2, 1]),
@@ -268,7 +269,7 @@ def test_from_list_takes_empty_devices():
     np.testing.assert_array_equal(flat.weights, [1, 2, 3])
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "message"),
     [
         (([],), "all 0 arrays are empty"),
@@ -406,6 +407,7 @@ def test_small_sets_and_principal_components():
         (lambda: draw_separated(np.random.default_rng(0), 3, 1, side=1.0, separation=2.0), "no place for 3 clusters"),
     ],
 )
+@pytest.mark.sample(5)
 def test_options_out_of_range(call, message):
     with pytest.raises(ExperimentError, match=re.escape(message)):
         call()

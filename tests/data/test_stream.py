@@ -149,6 +149,7 @@ def deal(n=6, seed=0):
 
 
 @pytest.mark.parametrize("kind", ["none", "slow", "jump", "birth", "turn"])
+@pytest.mark.sample(3)
 def test_what_is_drawn_is_the_same_on_every_division(kind):
     shards, asked = deal(), DataStream.of(f"drawn:kind={kind},share=.3,at=3")
     stream = build_stream(asked, shards, shards.labels.astype(np.int64), 5, Limits(6, 9, 4))

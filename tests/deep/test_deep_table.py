@@ -8,6 +8,7 @@ import topologies
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.deep.deep_table import DeepTable
 from p2pkm.deep.measure_table import CONTROLS
+from tests.support.each import each
 
 SMALL = {"network": "mlp", "epochs": 1, "rate": 0.02}
 
@@ -39,7 +40,7 @@ def test_one_seed_has_no_spread_and_no_interval():
     assert "+0.100" in feca and not set("[(") & set(feca + untrained)
 
 
-@pytest.mark.parametrize(
+@each(
     ("systems", "options", "error", "words"),
     [
         ({}, {}, ExperimentError, "not deep methods"),

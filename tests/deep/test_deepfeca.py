@@ -23,6 +23,7 @@ from p2pkm.methods.schedules import deep_star, jacobi
 from p2pkm.storage.load import load
 from tests.contract.test_determinism import start
 from tests.experiments.plan.test_message_counts import check, compare
+from tests.support.each import each
 from tests.support.images import deal, digits
 from tests.support.prepare import prepare
 from tests.support.programs import deep as deep_program
@@ -38,7 +39,7 @@ def run(shards, k=5, *, rounds=2, seed=0, **options):
     return p2pkm.simulate(method, None, shards, rounds=rounds, seed=seed)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "words"),
     [
         ({"server": "fecca"}, "Did you mean 'feca'"),

@@ -6,6 +6,7 @@ import pytest
 import p2pkm
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.deep.linear_probe import hold_out
+from tests.support.each import each
 
 
 def test_a_fifth_of_every_class_is_held_out():
@@ -46,7 +47,7 @@ def test_an_image_that_is_held_out_does_not_scale_the_others():
     assert p2pkm.linear_probe(far, labels, held_out=tested) == (1.0, 1.0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("labels", "options", "words"),
     [
         (None, {}, "labels is None"),

@@ -62,6 +62,7 @@ OUTPUT = "```python run\nprint('ratio', 1.0011, '540 kB in 0.3 s')\n```\n\n```te
         ("", "ratio 1.0012 ...", False),
     ],
 )
+@pytest.mark.sample(3)
 def test_what_is_shown_is_compared_with_what_is_printed(write_page, words, shown, good):
     assert (faults(write_page(OUTPUT.format(words, shown))) == []) == good
 
@@ -78,6 +79,7 @@ def test_what_is_shown_is_compared_with_what_is_printed(write_page, words, shown
         (" part", "c\na", False),
     ],
 )
+@pytest.mark.sample(3)
 def test_lines_that_may_be_left_out(write_page, words, shown, good):
     page = write_page(f"```python run\nprint('a\\nb\\nc')\n```\n\n```text output{words}\n{shown}\n```\n")
     assert (faults(page) == []) == good

@@ -24,6 +24,7 @@ def examples(home, name):
 
 
 @pytest.mark.parametrize(("home", "name"), NAMES)
+@pytest.mark.sample(5)
 def test_every_public_name_has_an_example_that_runs(home, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     test = examples(home, name)

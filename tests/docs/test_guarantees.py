@@ -8,6 +8,7 @@ import pytest
 from p2pkm.cli.algorithms import describe, explain
 from p2pkm.methods.registry import METHODS, find, with_guarantee
 from tests.docs.check_blocks import PAGES
+from tests.support.each import each
 
 ROOT = Path(__file__).parents[2]
 TEXTS = sorted({*PAGES, ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "paper.md"})
@@ -32,7 +33,7 @@ def wrong_lists(text):
     return wrong
 
 
-@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
+@each("page", TEXTS, ids=lambda page: page.name)
 def test_pages_name_all_methods_with_a_guarantee(page):
     assert not wrong_lists(page.read_text("utf-8"))
 
@@ -56,7 +57,7 @@ def test_the_pages_that_newcomers_read_have_the_list():
         assert all(f"`{name}`" in text for name in with_guarantee()), page
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_docstring_and_catalogue_say_the_same(name):
     guarantee = find(name)(1).traits.guarantee
     facts = describe(name)

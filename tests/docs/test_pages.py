@@ -6,13 +6,12 @@ import os
 import re
 from pathlib import Path
 
-import pytest
-
 import p2pkm
 import topologies
 from p2pkm.cli.run import command
 from p2pkm.data.readers.any_format import SUFFIXES
 from tests.docs.check_blocks import DOCS, PAGES
+from tests.support.each import each
 from tests.support.run_cli import solve
 
 _FOLDERS = ("tests", "examples", "launch", "topologies")
@@ -33,7 +32,7 @@ def test_the_ledger_page_counts_what_the_ledger_counts():
     assert f"| **{summary['bytes']:,}** | **{summary['wire_bytes']:,}** |" in read("ref/ledger.md")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each("page", PAGES, ids=lambda page: page.name)
 def test_every_import_of_a_page_is_there(page):
     """What the code of a page imports exists; the code itself runs in slower tests. Its own files are left out."""
     blocks = re.findall(r"```python[^\n]*\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
@@ -60,17 +59,17 @@ def test_the_reference_lists_every_public_name():
     }
 
 
-@pytest.mark.parametrize("name", command.commands)
+@each("name", command.commands)
 def test_every_command_is_on_the_page_of_commands(name):
     assert f"`p2pkm {name}" in read("ref/cli.md").replace("[run]", "run")
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@each("suffix", SUFFIXES)
 def test_every_kind_of_file_is_on_the_page_of_points(suffix):
     assert f"`{suffix}`" in read("howto/load-data.md")
 
 
-@pytest.mark.parametrize("page", LINKING, ids=lambda page: page.relative_to(DOCS.parent).as_posix())
+@each("page", LINKING, ids=lambda page: page.relative_to(DOCS.parent).as_posix())
 def test_every_link_between_pages_leads_somewhere(page):
     for target in re.findall(r"\]\((?![\w+.-]+:)([^)#\s]+)", page.read_text(encoding="utf-8")):
         path = Path(os.path.normpath(page.parent / target))
@@ -86,7 +85,7 @@ def anchors(page):
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each("page", PAGES, ids=lambda page: page.name)
 def test_every_link_to_a_heading_leads_to_one(page):
     for target, anchor in re.findall(r"\]\(((?![\w+.-]+:)[^)#\s]*)#([^)\s]*)", page.read_text(encoding="utf-8")):
         assert anchor in anchors(page.parent / target if target else page), f"{target}#{anchor}"

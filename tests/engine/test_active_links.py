@@ -135,6 +135,7 @@ def test_a_matching_takes_links_in_use_and_as_many_as_it_can():
 
 
 @pytest.mark.parametrize("name", sorted(topologies.TIME_VARYING))
+@pytest.mark.sample(3)
 def test_every_message_goes_over_a_link_in_use(name):
     graph = topologies.build(name, 16)
     rng = np.random.default_rng(0)
@@ -270,6 +271,7 @@ def test_strong_links_do_not_blow_up_without_theta():
 
 
 @pytest.mark.parametrize("graph", ["one-peer-exponential", "peer-sampler:degree=2", "edge-markov:over=ring,on=0.5"])
+@pytest.mark.sample(3)
 def test_the_command_line_takes_them(graph):
     summary = solve("--graph", graph, "--seed", "3")
     assert summary["graph"].startswith(graph)

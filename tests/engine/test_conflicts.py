@@ -15,6 +15,7 @@ from p2pkm.engine.build_run import build_run, check_options
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.methods.init.pipelines import place_graph
 from p2pkm.methods.registry import find
+from tests.support.each import each
 from tests.support.methods import LEARNERS, METHODS, build
 
 N, K = 4, 2
@@ -81,6 +82,7 @@ def try_features(name, folder, *, play):
 
 
 @pytest.mark.parametrize("name", METHODS)
+@pytest.mark.sample(5)
 def test_a_run_is_refused_exactly_where_the_table_says_so(name, tmp_path):
     assert try_features(name, tmp_path, play=False) == {}
 
@@ -158,7 +160,7 @@ def attempt_features(*features):
     return attempt(p2pkm.GTVMin(K, **parameters), options, play=False)
 
 
-@pytest.mark.parametrize(
+@each(
     "row",
     [row for row in conflicts.CONFLICTS if row.other is not None and not {row.feature, row.other} & OTHERS],
     ids=lambda row: f"{row.feature.name} and {row.other.name}",

@@ -18,6 +18,7 @@ from p2pkm.methods.init.pipelines import needs_hub
 from p2pkm.methods.registry import find
 from p2pkm.network.graph import Topology
 from tests.contract.test_every_method import deal
+from tests.support.each import each
 from tests.support.methods import METHODS, build
 from tests.support.run_cli import here
 
@@ -39,7 +40,7 @@ def plan(method, graph=None, **options):
     return build_run(method, RunOptions(**options), topology, points)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_a_configured_method_is_configured_again_to_the_same(name):
     graph = topologies.star(5) if needs_hub(build(name, 3)) else None
     run = plan(build(name, 3), graph)
@@ -52,7 +53,7 @@ def filled(method):
     return method.coupling, method.relaxation
 
 
-@pytest.mark.parametrize(("method", "options", "expected", "init"), [
+@each(("method", "options", "expected", "init"), [
     ({}, {}, BEST, TREE),
     ({"schedule": "jacobi"}, {}, BEST, TREE),
     ({"schedule": "async"}, {}, BEST, TREE),
@@ -117,7 +118,7 @@ NUMBERS = [  # parameters besides coupling strong, options of the run, and wheth
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("method", "options", "integers"), NUMBERS)
+@each(("method", "options", "integers"), NUMBERS)
 def test_tables_travel_as_integers_where_they_may(method, options, integers):
     run = plan(p2pkm.GTVMin(3, **{"coupling": "strong"} | method), **options)
     assert (run.channel.find("quantization") is not None) == integers
@@ -178,6 +179,7 @@ REFUSED = [  # parameters, options, graph, and a word of the reason
 
 
 @pytest.mark.parametrize(("method", "options", "graph", "word"), REFUSED)
+@pytest.mark.sample(5)
 def test_what_refuses_a_choice_by_name_is_why_it_is_not_the_default(method, options, graph, word):
     graph = topologies.complete(12) if graph is None else graph
     (note,) = plan(p2pkm.GTVMin(3, **method), graph, **options).notes
@@ -203,7 +205,7 @@ def test_the_note_is_one_line_of_the_terminal_and_of_the_result():
     assert sum("is not used" in note for note in result.notes) == 1
 
 
-@pytest.mark.parametrize("name", "consensus pushsum tracking admm gossip dgc gossip-sum epidemic".split())
+@each("name", "consensus pushsum tracking admm gossip dgc gossip-sum epidemic".split())
 def test_other_methods_start_along_a_tree_or_flood_alike(name):
     assert str(resolve(find(name)(3)).init) == "tree-summaries"
     if name in ("admm", "gossip", "dgc"):

@@ -33,6 +33,7 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.local import LocalNetwork, LocalWorld
 from p2pkm.network.rank_partition import RankPartition
 from tests.support.build import build_context
+from tests.support.each import each
 from tests.support.play_rounds import arrange
 
 RING = Topology.from_graph(topologies.ring(4))
@@ -100,7 +101,7 @@ def test_a_run_that_is_asked_to_stop_at_any_moment_goes_on_to_the_same_bits(opti
         assert again.summary["chain_sha256"] == whole.summary["chain_sha256"]
 
 
-@pytest.mark.parametrize(("t", "signals", "moving", "found"), [
+@each(("t", "signals", "moving", "found"), [
     (0, 0, 0, ("", "")), (2, 0, 0, ("converged", "")), (2, 0, 1, ("oscillating", "")), (2, 0, 2, ("", "")),
     (0, SIGINT, 2, ("", "interrupted")), (2, SIGTERM, 2, ("", "terminated")),
 ])  # fmt: skip

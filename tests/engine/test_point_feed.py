@@ -75,6 +75,7 @@ def test_who_follows_ends_near_a_new_run_on_the_last_points(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", thin(FOLLOWERS, 3))
+@pytest.mark.sample(3)
 def test_a_stream_in_which_nothing_happens_changes_no_bit(name):
     if name == "treelloyd":
         pytest.skip("it tracks, with or without changes")

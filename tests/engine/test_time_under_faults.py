@@ -223,6 +223,7 @@ def follow(world, result):
 @pytest.mark.parametrize(
     "seed", [pytest.param(seed, marks=() if seed < 24 else pytest.mark.slow) for seed in range(200)]
 )
+@pytest.mark.sample(5)
 def test_times_are_those_of_single_messages(seed, tmp_path):
     world = draw_world(seed)
     result = run_world(world, tmp_path)
@@ -253,6 +254,7 @@ METHODS = {
 
 @pytest.mark.filterwarnings("ignore:.* devices with points ended without centroids")
 @pytest.mark.parametrize("name", METHODS)
+@pytest.mark.sample(3)
 def test_the_clock_only_measures(name):
     """Bits and messages are those of a run without a clock."""
     method, graph, options = METHODS[name]

@@ -16,6 +16,7 @@ from p2pkm.engine import virtual_time as clock
 from p2pkm.engine.virtual_time import Clock, Turn
 from p2pkm.network.graph import Topology
 from p2pkm.network.link_model import PROFILES, LinkModel, LinkParameters
+from tests.support.each import each
 from tests.support.programs.determinism import configurations, deal
 from tests.support.run_cli import here, ranks, there
 from tests.support.sampling import thin
@@ -116,7 +117,7 @@ def go_on(net, topology, ready, heard, one):
     return ready, heard
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each("seed", range(10))
 def test_random_turns_on_random_networks_go_as_message_by_message(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 15))
@@ -144,7 +145,7 @@ def test_attributes_of_links_go_before_the_profile():
     assert net.access.tolist() == [7, 1.25e8, 1.25e8] and net.speed.tolist() == [5, 1e10, 1e10]
 
 
-@pytest.mark.parametrize("value", [0, -1.0, "fast", True, float("nan"), float("inf")])
+@each("value", [0, -1.0, "fast", True, float("nan"), float("inf")])
 def test_attributes_that_are_no_speeds_are_refused(value):
     graph = topologies.ring(4)
     graph.nodes[2]["speed"] = value
@@ -210,6 +211,7 @@ def test_a_run_with_a_server_waits_for_its_line():
 
 
 @pytest.mark.parametrize(("groups", "schedule"), thin(product([False, True], ["colored", "async", "jacobi"]), 2))
+@pytest.mark.sample(3)
 def test_time_never_goes_back_and_changes_nothing_else_unless_turns_go_by_it(schedule, groups):
     graph, method = topologies.small_world(12, seed=1), p2pkm.GTVMin(3, schedule=schedule, groups=groups)
     timed, plain = simulate(method, graph, "edge"), simulate(method, graph, None)
@@ -251,6 +253,7 @@ def test_three_ranks_find_the_same_seconds_on_a_graph_with_attributes(tmp_path):
 
 
 @pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.sample(2)
 def test_comparisons_have_columns_of_seconds_if_there_is_a_network(timed):
     common = "compare --algorithm gtvmin,local --devices 4 --data grid16:points=5 --seeds 0 --out none -q".split()
     words = [*common, "--rounds", "2", *(["--link-model", "wan"] if timed else [])]

@@ -396,6 +396,7 @@ def test_some_checks_alone_and_others_left_out():
 
 
 @pytest.mark.parametrize("name", thin(METHODS, 7))
+@pytest.mark.sample(3)
 def test_no_method_knows_more_than_it_has_received(name):
     check_method(build(name, 3), only="light-cone")
 

@@ -42,6 +42,7 @@ def interrupt(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("name", thin(OPTIONS, 2))
+@pytest.mark.sample(3)
 def test_an_interrupted_run_goes_on_with_the_same_bits(name, interrupt):
     expected = play(name, None)
     folder = interrupt(name)
@@ -77,6 +78,7 @@ def test_it_does_go_on_and_does_not_begin_anew(interrupt, monkeypatch):
         ({"shards": deal(1.0)}, "the points differ from those of the original run"),
     ],
 )
+@pytest.mark.sample(3)
 def test_other_arguments_are_refused(more, told, interrupt):
     folder = interrupt("plain")
     with pytest.raises(DataError, match=told):

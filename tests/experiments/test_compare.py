@@ -250,6 +250,7 @@ IMPOSSIBLE = {
 
 
 @pytest.mark.parametrize(("words", "named"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+@pytest.mark.sample(3)
 def test_a_configuration_that_can_never_run_is_refused_once_before_the_first_run(words, named, tmp_path, monkeypatch):
     monkeypatch.setattr(p2pkm.experiments.studies.run_study, "execute", None)
     ending = here("compare", "--algorithm", "gtvmin,fkm", *SMALL, *words, "--seeds", "0-4", "--out", tmp_path / "c")

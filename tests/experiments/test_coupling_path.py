@@ -15,13 +15,14 @@ import topologies
 from p2pkm.core.errors import ExperimentError
 from p2pkm.experiments.studies.coupling_path import check_couplings, count_clusterings, measure, parse_couplings
 from p2pkm.viz import plot_coupling_path
+from tests.support.each import each
 from tests.support.run_cli import SMALL, here, listed, ranks, there
 
 PATH = ("--coupling-path", "10,1,0", "-q")
 FILES = {"study.toml", "study.jsonl", "study.csv", "runs", "summary.json", "centroids.npz"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "values"),
     [
         ("0,1,3", [0, 1, 3]),
@@ -39,7 +40,7 @@ def test_lists_of_couplings(text, values):
     assert parse_couplings(text) == values
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["", "1", "1,1", "1,3,2", "-1,2", "1,x", "1,inf", "1,nan", "...,3", "1,...,3", "1,2,...", "1,2,...,...,9",
      "1,2,...,0.5", "2,1,...,4", "0,1e-9,...,1", "1,1,...,2", ",".join(map(str, range(1002)))],
@@ -221,6 +222,7 @@ def test_force_replaces_what_was_there(tmp_path):
 
 
 @pytest.mark.parametrize("ended", [0, 2])
+@pytest.mark.sample(2)
 def test_an_interrupted_path_keeps_the_steps_that_ended(tmp_path, monkeypatch, ended):
     run, calls = p2pkm.experiments.studies.coupling_path.execute, []
 

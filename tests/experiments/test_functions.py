@@ -13,6 +13,7 @@ from p2pkm.core.program_function import list_content
 from p2pkm.experiments.object_content import find_digest
 from p2pkm.experiments.studies.study_file import parse_study
 from p2pkm.metrics.registry import Metric
+from tests.support.each import each
 from tests.support.run_cli import here, ranks, there
 from tests.support.stored_rows import list_lines
 
@@ -79,6 +80,7 @@ STALE = partial(run, WEAK(), faults=LOSSY)
         (partial(run, WEAK(), link_model=wan), partial(run, WEAK(), link_model="wan")),
     ],
 )
+@pytest.mark.sample(3)
 def test_a_function_that_says_the_same_gives_the_same_bits(one, other):
     first, second = one(), other()
     for name in ("centroids_sha256", "chain_sha256", "bytes", "messages_lost", "virtual_seconds", "rounds"):
@@ -99,7 +101,7 @@ def test_the_age_of_a_policy_is_the_largest_at_which_it_uses_a_table():
     assert policy.is_used(np.array([4, 4, -9, 0]), *edges).tolist() == [True, False, True, True]
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "kind", "told"),
     [
         (partial(run, WEAK(robust=lambda differences: differences[0])), ContractError,

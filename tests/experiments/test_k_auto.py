@@ -27,6 +27,7 @@ NAMES = sorted(set(METHODS) - {"private", "feddp"})  # which refuse to look at p
 
 
 @pytest.mark.parametrize("name", thin(NAMES, 5))
+@pytest.mark.sample(3)
 def test_every_method_runs_with_the_number_that_was_chosen(name):
     method, shards = build(name, 1), deal()
     graph = None if method.traits.needs_hub else topologies.ring(6)
@@ -51,6 +52,7 @@ def ring_of_points(n=6, seed=0):
 
 
 @pytest.mark.parametrize("name", thin(NAMES, 7))
+@pytest.mark.sample(3)
 def test_every_method_runs_without_clear_clusters(name):
     method = build(name, 1)
     graph = None if method.traits.needs_hub else topologies.ring(6)

@@ -39,6 +39,7 @@ def run(request, tmp_path_factory):
     return folder
 
 
+@pytest.mark.sample(3)
 def test_the_table_of_the_run_gets_its_own_labels(run):
     labels = pd.read_csv(run / "run" / "labels.csv")
     assert labels.columns.tolist() == ["row", "patient", "device", "cluster"]
@@ -69,6 +70,7 @@ def test_a_result_reads_data_frames(run):
         (lambda frame: frame.assign(admitted="soon"), "column 'admitted' contains text such as 'soon'"),
     ],
 )
+@pytest.mark.sample(5)
 def test_another_table_is_refused_before_anything_is_written(run, change, said, tmp_path):
     change(pd.read_csv(run / "a.csv")).to_csv(tmp_path / "b.csv", index=False)
     ending = here("predict", str(run / "run"), str(tmp_path / "b.csv"), "--out", str(tmp_path / "c.csv"))
@@ -138,6 +140,7 @@ def test_new_rows_of_another_program_are_read_with_their_own_signs(run, tmp_path
     ],
 )
 @pytest.mark.parametrize("run", ["mean"], indirect=True)
+@pytest.mark.sample(3)
 def test_options_that_cannot_describe_the_file_are_refused(run, options, code, said, tmp_path):
     ending = here("predict", str(run / "run"), str(run / "a.csv"), *options, "--out", str(tmp_path / "c.csv"))
     assert ending.code == code and said in ending.err and not (tmp_path / "c.csv").exists()
@@ -167,6 +170,7 @@ def test_copied_columns_survive_any_text(tmp_path):
     assert loaded["a/b"].tolist()[1:] == [None, *frame["a/b"][2:]]
 
 
+@pytest.mark.sample(3)
 def test_a_simulation_of_a_frame_reads_new_frames(run):
     on_disk = p2pkm.load(run / "run")
     missing = on_disk.schema.missing
@@ -197,6 +201,7 @@ def test_fill_values_are_those_of_the_run_with_its_weights():
 @pytest.mark.parametrize("form", [
     "text", "npz", "disk", "h5ad", *(pytest.param(form, marks=pytest.mark.slow) for form in ("npy", "parquet", "leaf"))
 ])  # fmt: skip
+@pytest.mark.sample(3)
 def test_every_format_reads_its_new_rows(form, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(1)
@@ -263,6 +268,7 @@ def test_signs_of_the_run_are_used_unless_the_new_file_has_others(tmp_path):
     )
 
 
+@pytest.mark.sample(3)
 def test_a_device_that_was_not_in_the_run_gets_centroids_of_its_own(run, tmp_path):
     frame = pd.read_csv(run / "a.csv")
     frame.loc[frame["hospital"] == "Essen", ["hospital", "age"]] = ["Ulm", 55.0]

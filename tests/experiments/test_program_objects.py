@@ -22,6 +22,7 @@ from p2pkm.experiments.object_content import KINDS, dump, find_digest, restore, 
 from p2pkm.experiments.studies import engine
 from p2pkm.experiments.studies.program_values import ProgramValues
 from p2pkm.storage.study_mark import read_names, write_names
+from tests.support.each import each
 from tests.support.run_cli import here, ranks, there
 from tests.support.stored_rows import list_lines, save_as_earlier_version
 
@@ -79,6 +80,7 @@ def study_by_text():
         pytest.param({"data": FRAME.assign(i=range(80), w="t"), "drop": "i,w"}, marks=pytest.mark.slow),
     ],
 )  # fmt: skip
+@pytest.mark.sample(3)
 def test_objects_give_the_bits_of_text(data):
     methods = [p2pkm.GTVMin(4, coupling=3), functools.partial(p2pkm.FKM)]
     graphs = {"a": topologies.small_world(4, degree=2, seed=5), "b": nx.complete_graph(4)}
@@ -212,7 +214,7 @@ def test_rows_that_are_left_out_belong_to_no_device():
     assert study.rows[0]["centroids_sha256"] == expected.rows[0]["centroids_sha256"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("option", "values", "names"),
     [
         ("graph", [nx.path_graph(3), weighted(nx.path_graph(3), 2.0), "ring"],

@@ -48,6 +48,7 @@ def test_every_run_repeats_itself_in_one_process(runs, capsys):
 
 
 @pytest.mark.parametrize(("ranks", "where"), [(1, "on 1 rank both times"), (16, "on 16 ranks and on 1 rank")])
+@pytest.mark.sample(2)
 def test_verify_names_both_numbers_of_ranks_and_shows_no_progress(runs, tmp_path, monkeypatch, ranks, where):
     monkeypatch.setattr(summary_table, "_PAUSE", -1.0)  # a line per record
     run = tmp_path / "run"

@@ -18,6 +18,7 @@ from p2pkm.data.assign import assign
 from p2pkm.data.sources import load, parse_source
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.worker import worker_loop
+from tests.support.each import each
 from tests.support.run_cli import solve
 
 FIGURES = ("chain_sha256", "messages", "bytes", "silhouette", "simplified_silhouette", "l2_centers", "ratio_mean")
@@ -62,6 +63,7 @@ def test_simulate_has_the_options_of_a_run_with_their_defaults(monkeypatch):
 
 
 @pytest.mark.parametrize("scale", ["none", "standard", "minmax"])
+@pytest.mark.sample(3)
 def test_scaling_and_optional_scores_are_those_of_the_command_line(scale, tmp_path):
     centers = np.random.default_rng(1).normal(size=(16, 2))
     np.save(tmp_path / "centers.npy", centers)
@@ -104,7 +106,7 @@ def test_link_models_and_stale_policies_are_values_too():
         assert found[name] == str(value[name])
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "text", "canonical"),
     [
         (p2pkm.LinkModel, "wan:latency=0.05", "wan:latency=0.05"),
@@ -206,7 +208,7 @@ def test_graphs_of_one_size_determine_the_number_of_devices():
         assert result.summary["devices"] == 34
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "words"),
     [
         (lambda: p2pkm.simulate("gtvmin", "rign", DATA, devices=4), "unknown graph 'rign'. Did you mean 'ring'"),
@@ -260,7 +262,7 @@ def test_a_function_is_called_with_a_copy_of_each_record():
         p2pkm.simulate("gtvmin", "ring", "blobs", devices=3, on_record="log")
 
 
-@pytest.mark.parametrize("seed", [-1, 2**63, 1.5, True, "7", None])
+@each("seed", [-1, 2**63, 1.5, True, "7", None])
 def test_a_seed_is_a_whole_number(seed):
     with pytest.raises(ExperimentError, match=f"seed is {seed!r}; expected a whole number"):
         p2pkm.simulate(p2pkm.GTVMin(4), topologies.ring(4), points(), seed=seed)

@@ -175,6 +175,7 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.sample(2)
 def test_commands_repeat_failed_runs(command, tmp_path, monkeypatch):
     execute = module.execute
     arguments = [*command.split(), "--no-plot", "--out", tmp_path, "-q"]

@@ -5,6 +5,7 @@ import pytest
 
 from p2pkm.core.errors import ExperimentError, P2PKMError
 from p2pkm.experiments.studies.study_file import EXAMPLE, check_runs, expand_grid, parse_study, read_study, run_label
+from tests.support.each import each
 
 SMALL = 'devices = 4\ndata = "grid16:points=5"\n'
 
@@ -51,7 +52,7 @@ def test_dashes_are_as_good_as_underscores():
     assert read('label-column = "3"').base["label_column"] == "3"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "words"),
     [
         ("devicse = 3", "Did you mean 'devices'"),

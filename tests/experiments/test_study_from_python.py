@@ -108,6 +108,7 @@ def test_what_an_interrupted_study_has_kept_is_told_apart_by_what_was_swept(tmp_
 
 
 @pytest.mark.parametrize("module", [sweep, compare, study_table])
+@pytest.mark.sample(3)
 def test_the_examples_run(module):
     found = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
     assert found.attempted and not found.failed

@@ -152,6 +152,7 @@ TestStudies.settings = settings(max_examples=12, stateful_step_count=15, deadlin
 
 
 @pytest.mark.parametrize("how", ["digit", "list"])
+@pytest.mark.sample(2)
 def test_a_row_that_was_changed_is_computed_anew(how, tmp_path):
     def study(out):
         return rows_of(p2pkm.study(seeds="0-1", out=out, progress=False, devices=2, clusters=1, rounds=1,

@@ -68,6 +68,7 @@ def test_the_status_counts_runs_by_how_they_ended(folder):
 @pytest.mark.parametrize(
     ("option", "left", "again"), [("--retry-failed", 2, 2), ("--retry-rejected", 4, 2), ("", 4, 0)]
 )
+@pytest.mark.sample(3)
 def test_only_the_runs_that_are_asked_for_are_repeated(folder, option, left, again):
     before = list_lines(folder)
     ending = here("resume", folder, "-q", *filter(None, [option]))
@@ -123,6 +124,7 @@ def test_a_study_is_extended_by_seeds_and_values(folder, tmp_path):
         (("--seeds", "x"), "seeds is 'x'"),
     ],
 )
+@pytest.mark.sample(3)
 def test_what_cannot_be_added_changes_nothing(folder, words, message):
     before = (folder / "study.toml").read_bytes()
     ending = here("study", "extend", folder, *words)

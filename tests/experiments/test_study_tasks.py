@@ -5,6 +5,7 @@ import json
 import pytest
 
 import p2pkm
+from tests.support.each import each
 from tests.support.run_cli import here
 from tests.support.sampling import thin
 
@@ -52,7 +53,7 @@ def test_rejected_configurations_end_a_study_unless_they_are_rows():
     assert [row["termination"] == "rejected" for row in found.rows] == [False, False, True, True]
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         ({"tasks": [{"data": "iris"}]}, "name is None"),

@@ -119,6 +119,7 @@ def test_shares_that_begin_at_once_share_a_folder(file, tmp_path):
 
 
 @pytest.mark.parametrize("part", ["0/3", "4/3", "1", "1/0", "a/b", "1/3/5", "-1/3", "1.0/3"])
+@pytest.mark.sample(3)
 def test_shares_that_cannot_be(file, tmp_path, part):
     ending = here("sweep", file, "--out", tmp_path / "s", "--part", part)
     assert ending.code == 2 and f"--part is {part}; expected i/n" in ending.err

@@ -30,6 +30,7 @@ from p2pkm.methods.building_blocks.table_method import TableMethod
 from p2pkm.methods.registry import find
 from p2pkm.metrics.registry import Metric, ShownIn
 from p2pkm.testing.trial import CheckError
+from tests.support.each import each
 from tests.support.sampling import first_of_each
 
 RNG = np.random.default_rng(1)
@@ -236,13 +237,14 @@ TRANSFORMS = [
     first_of_each(TRANSFORMS, itemgetter(1)),
     ids=lambda value: getattr(value, "__name__", None),
 )
+@pytest.mark.sample(5)
 def test_a_wrong_transform_is_found(kind, check, told):
     with pytest.raises(CheckError) as caught:
         p2pkm.check_transform(kind, only=("runs", check))
     assert list(caught.value.failed) == [check] and told in caught.value.failed[check]
 
 
-@pytest.mark.parametrize(
+@each(
     ("declared", "told"),
     [
         ({"acts_on": MessageContent.CENTROIDS}, "expected a tuple of MessageContent"),
@@ -489,6 +491,7 @@ METHODS = [
 
 
 @pytest.mark.parametrize(("kind", "check", "told"), METHODS, ids=lambda value: getattr(value, "__name__", None))
+@pytest.mark.sample(5)
 def test_a_wrong_method_is_found(kind, check, told):
     with pytest.raises(CheckError) as caught:
         p2pkm.check_method(kind, only=check)
@@ -538,7 +541,7 @@ METRICS = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "check", "told"), METRICS)
+@each(("changes", "check", "told"), METRICS)
 def test_a_wrong_metric_is_found(changes, check, told):
     with pytest.raises(CheckError) as caught:
         p2pkm.check_metric(Metric(**{"key": "mine", "label": "mine", "meaning": "an example", **changes}))

@@ -80,6 +80,7 @@ def test_what_is_sure_is_what_float64_finds(seed, shape):
 
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
 @pytest.mark.parametrize("away", [0.0, 1e6])
+@pytest.mark.sample(3)
 def test_a_clear_case_is_sure(scale, away):
     centroids = np.random.default_rng(0).normal(size=(8, 8))
     points = centroids[np.arange(100) % 8] + 1e-2

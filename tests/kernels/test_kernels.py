@@ -142,6 +142,7 @@ def test_a_bound_from_the_device_before_takes_no_wrong_row_for_the_nearest():
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (4, 2), (5, 2), (3, 1), (6, 3), (8, 8), (11, 9)], ids=str)
+@pytest.mark.sample(3)
 def test_devices_that_nearly_agree_match_as_by_a_search(shape):
     """One row of each device lies off where all others have it, mostly towards another row, up to half of the way."""
     (k, d), n, rng = shape, 7, np.random.default_rng(0)
@@ -365,6 +366,7 @@ def draw_held(rng, n, r, w):
 
 
 @pytest.mark.parametrize("noise", [0.0, 1.0])
+@pytest.mark.sample(2)
 def test_flooding_kernels_equal_their_twins_in_every_round(noise):
     for seed in range(60):
         rng = np.random.default_rng(seed)
@@ -429,6 +431,7 @@ def test_more_versions_than_a_byte_counts_ask_for_a_wider_number(form):
 
 
 @FORMS
+@pytest.mark.sample(2)
 def test_a_batch_is_as_many_batches_of_one(form):
     for seed in range(40):
         points, weights, odds, offsets, *rest = kmeans_case(seed)
@@ -501,6 +504,7 @@ def lloyd(points, weights, centroids):
 
 
 @FORMS
+@pytest.mark.sample(2)
 def test_kmeans_is_that_of_scikit_learn_from_the_same_seeds(form):
     compared = 0
     for seed in range(40):

@@ -52,6 +52,7 @@ def list_calls(dtype):
 
 
 @TYPES
+@pytest.mark.sample(3)
 def test_no_kernel_depends_on_the_number_of_threads(divided, dtype):
     for name, arguments, expected in list_calls(dtype):
         for one, other in zip(getattr(compiled, name)(*arguments), expected, strict=True):

@@ -10,6 +10,7 @@ import pytest
 import p2pkm
 from p2pkm.core.errors import ExperimentError
 from p2pkm.methods.registry import METHODS, find
+from tests.support.each import each
 from tests.support.install_plugin import install, site
 from tests.support.methods import LEARNERS
 from tests.support.resume import difference, keep_all, resume
@@ -162,6 +163,7 @@ def run(*more):
     return ending.summary
 
 
+@pytest.mark.sample(2)
 def test_it_is_planned(kind):
     ending = here("plan", *RUN[:-1], "--ranks", 1, "--format", "json")
     assert ending.code == 0, ending.err
@@ -218,6 +220,7 @@ def test_it_stands_in_the_catalogue(kind):
     (TABLES, "    def combine(", "    def merge(", "lacks combine"),
     (SERVED, "    def aggregate(", "    def collect(", "lacks aggregate"),
 ])  # fmt: skip
+@pytest.mark.sample(3)
 def test_what_it_does_not_declare_is_named(site, file, before, after, words):
     assert before in file
     install(
@@ -232,7 +235,7 @@ def test_what_it_does_not_declare_is_named(site, file, before, after, words):
     assert ending.code == 2 and words in ending.err.replace("\n", " ") and "Traceback" not in ending.err
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_every_method_says_whether_it_guarantees_privacy(name):
     docstring = find(name)(2).__class__.__doc__
     if name in LEARNERS:

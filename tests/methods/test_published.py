@@ -10,6 +10,7 @@ from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import parse_method
 from p2pkm.experiments.estimators.parameters import arrange
 from p2pkm.methods.registry import METHODS, find, known
+from tests.support.each import each
 from tests.support.run_cli import here
 
 
@@ -25,7 +26,7 @@ def published(name):
 PUBLISHED = [name for name in METHODS if published(name)]
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@each("name", PUBLISHED)
 def test_each_value_is_a_parameter_and_is_selected_by_name(name):
     values = published(name)
     assert {*values} <= {*parameters(find(name))} and find_card(find(name)).source

@@ -73,6 +73,7 @@ def iterate(points, tables, alpha, start):
     ],
     ids=str,
 )
+@pytest.mark.sample(3)
 def test_a_device_of_the_run_gets_its_own_centroids_back(options, graph):
     result = solve(p2pkm.GTVMin(3, tol=1e-12, **options), graph)
     assert result.summary["termination"] == "converged"
@@ -221,6 +222,7 @@ def test_a_result_from_disk_gives_the_same_centroids(tmp_path):
         ([[1.0, 2.0]], ["a"], {"weights": [-1.0]}, "finite numbers of at least 0"),
     ],
 )
+@pytest.mark.sample(5)
 def test_what_cannot_join_is_refused(points, neighbors, options, words):
     shards = replace(p2pkm.Shards.from_list(draw()), names=NAMES)
     result = p2pkm.simulate(p2pkm.GTVMin(3, coupling=1.0), topologies.ring(8), shards, rounds=5, baselines=False)
@@ -241,6 +243,7 @@ def test_what_cannot_join_is_refused(points, neighbors, options, words):
     ],
     ids=str,
 )
+@pytest.mark.sample(3)
 def test_a_method_without_an_update_for_a_new_device_says_what_to_use(method):
     graph, clusters = (None, 3) if method == "local" else (topologies.ring(8), None)
     result = solve(method, graph, rounds=5, clusters=clusters)

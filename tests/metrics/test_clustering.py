@@ -16,6 +16,7 @@ from p2pkm.metrics.closing_table import list_summary_rows
 from p2pkm.metrics.clustering import ari, distance, nmi, purity, silhouettes
 from p2pkm.viz import plot_convergence
 from p2pkm.viz.report.narrative import narrate
+from tests.support.each import each
 
 labels = st.integers(1, 40).flatmap(
     lambda m: st.tuples(*(arrays(np.int64, m, elements=st.integers(0, most)) for most in (4, 5)))
@@ -60,7 +61,7 @@ def test_scores_of_many_tables_at_once():
         assert_allclose(score(many)[2, 3], score(many[2, 3]))
 
 
-@pytest.mark.parametrize(
+@each(
     ("table", "expected"),
     [
         ([[5, 0], [0, 5]], (1.0, 1.0, 1.0)),

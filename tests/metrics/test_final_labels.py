@@ -11,6 +11,7 @@ from p2pkm.metrics import final_labels
 
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("known", [True, False])
+@pytest.mark.sample(3)
 def test_the_sample_says_whose_points_they_are_and_what_they_are(monkeypatch, kept, known):
     draw = np.random.default_rng(0)
     X, classes, device = draw.normal(size=(30, 2)), draw.integers(0, 3, 30), draw.integers(0, 4, 30)

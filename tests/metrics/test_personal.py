@@ -93,6 +93,7 @@ def number_naively(result):
 
 
 @pytest.mark.parametrize(("scale", "init"), [("none", "global"), ("standard", "global"), ("none", "local")])
+@pytest.mark.sample(3)
 def test_every_value_is_that_of_a_naive_twin(scale, init):
     """With local initial centroids, a cluster has other rows at other devices."""
     shards = draw()
@@ -161,6 +162,7 @@ def test_known_centers_are_compared_in_the_units_of_the_run():
     ),
     ids=lambda options: next(iter(options)),
 )
+@pytest.mark.sample(3)
 def test_they_influence_nothing_else(options):
     """With other test points, all other values of the run keep their bits."""
     shards = draw()
@@ -187,6 +189,7 @@ def test_they_influence_nothing_else(options):
 
 
 @pytest.mark.parametrize("statistic", ["mean", "median"])
+@pytest.mark.sample(2)
 def test_missing_values_are_filled_in_as_those_of_other_points(statistic):
     shards = draw()
     points = shards.tests.points.copy()
@@ -216,6 +219,7 @@ def test_components_have_no_common_cluster_numbers():
 
 
 @pytest.mark.parametrize("name", thin(METHODS, 3))
+@pytest.mark.sample(3)
 def test_every_method_answers_both_questions(name):
     shards = draw(sizes=[0, 1, 9, 20, 20, 20])
     graph = topologies.ring(6) if build(name, 3).traits.needs_hub is False else None

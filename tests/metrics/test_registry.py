@@ -18,6 +18,7 @@ from p2pkm.metrics import registry, stream_figures
 from p2pkm.metrics.registry import METRICS, Metric, ShownIn
 from tests.docs.check_blocks import PAGES
 from tests.support.build import build_result
+from tests.support.each import each
 from tests.support.run_cli import here
 
 ROOT = Path(__file__).parents[2]
@@ -106,7 +107,7 @@ def test_every_figure_of_a_run_is_registered_and_every_key_is_there():
     assert len(set(summary)) == len(summary)
 
 
-@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.key)
+@each("metric", METRICS, ids=lambda metric: metric.key)
 def test_an_entry_says_what_its_figure_is(metric):
     assert metric.label and metric.meaning and not metric.meaning.endswith(".")
     assert not metric.per_device or metric.compute is not None

@@ -222,6 +222,7 @@ def test_a_folder_without_frames_is_read_all_the_same(tmp_path):
 
 
 @pytest.mark.parametrize(("fitting", "kept"), [(1, 0), (2, 2), (3, 3)])
+@pytest.mark.sample(3)
 def test_two_frames_are_kept_where_two_fit(monkeypatch, fitting, kept):
     monkeypatch.setattr(Recorder, "_capacity", property(lambda self: fitting))
     frames = solve(topologies.ring(3), deal(3), p2pkm.GTVMin(2, tol=0.0)).frames
@@ -247,6 +248,7 @@ def test_a_rank_without_devices_records_no_links():
         (3, 5, 10, []),
     ],
 )
+@pytest.mark.sample(3)
 def test_notes_describe_what_the_frames_that_were_kept_leave_out(monkeypatch, fitting, devices, links, notes):
     monkeypatch.setattr(Recorder, "_capacity", property(lambda self: fitting))
     monkeypatch.setattr(frames, "_DEVICES", devices)

@@ -89,6 +89,7 @@ FRAMES = {
 
 @pytest.mark.parametrize("names", [["age", "bmi"], [900, 905], ["x", "x y"]], ids=str)
 @pytest.mark.parametrize("library", FRAMES)
+@pytest.mark.sample(3)
 def test_columns_are_found_by_their_names(library, names):
     frame, make = FRAMES[library](X, names), FRAMES[library]
     shards = p2pkm.Shards.deal(frame, [0, 1] * 3)

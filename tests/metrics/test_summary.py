@@ -16,6 +16,7 @@ from p2pkm.metrics.gathering import Gathering
 from p2pkm.network.graph import Topology
 from p2pkm.network.local import LocalWorld
 from tests.support.build import build_monitor
+from tests.support.each import each
 from tests.support.play_rounds import arrange, variation
 from topologies import path
 
@@ -50,7 +51,7 @@ def test_groups_that_are_the_parts_of_the_graph_need_no_note():
     assert note.startswith("4 groups: ")
 
 
-@pytest.mark.parametrize(
+@each(
     ("rounds", "every", "measuring", "wall", "saved"),
     [
         (11, 1, 2.0, 6.0, None),  # a third of the time, of a run of seconds

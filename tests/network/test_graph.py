@@ -9,6 +9,7 @@ import pytest
 import topologies
 from p2pkm.core.errors import TopologyError
 from p2pkm.network.graph import _LISTED, SERVER, Topology
+from tests.support.each import each
 from topologies import CSRGraph, path
 
 
@@ -53,7 +54,7 @@ def excess_of_root(graph):
     return int(layer.max()) - min(int(topology.layers(i).max()) for i in range(topology.n))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each("seed", range(20))
 def test_the_root_of_a_tree_is_a_center(seed):
     for n in (1, 2, 7, 30):
         assert excess_of_root(nx.random_labeled_tree(n, seed=seed)) == 0

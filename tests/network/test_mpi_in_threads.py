@@ -72,6 +72,7 @@ def asleep(monkeypatch):
 @pytest.mark.parametrize(("size", "seeds", "first_part"), thin([
     (size, seeds, part) for part in (5, mpi._FIRST_PART) for size, seeds in ((2, (1, 2, 4)), (3, (0, 6)), (3, (1, 16)))
 ], 2))  # fmt: skip
+@pytest.mark.sample(3)
 def test_mail_is_heard_as_in_one_process(play, monkeypatch, size, seeds, first_part):
     """Also if sparse messages are longer than their first part."""
     monkeypatch.setattr(mpi, "_FIRST_PART", first_part)

@@ -10,6 +10,7 @@ from p2pkm.methods.building_blocks.gdp import epsilon_of
 from p2pkm.network.graph import Topology
 from p2pkm.privacy import attacks
 from p2pkm.privacy.attacks import Trials, attack_gossip, audit, filter_of, gossip_view, judge
+from tests.support.each import each
 
 FEW, MANY = 4_000, 20_000
 DELTA = 1e-6
@@ -22,7 +23,7 @@ def gossip(graph, receiver, device, gossips, mu=1.0, trials=FEW, noise=1.0):
     return judge(attack_gossip(view, device, mu / noise, trials, 1), claimed, DELTA)
 
 
-@pytest.mark.parametrize(("graph", "receiver", "device", "gossips", "leak"), [
+@each(("graph", "receiver", "device", "gossips", "leak"), [
     (topologies.path(3), 0, 2, 1, 0.0), (topologies.path(3), 0, 2, 2, 1.0), (topologies.star(16), 1, 2, 2, 1 / 14),
     (topologies.star(16), 1, 2, 9, 1 / 14), (topologies.ring(16), 0, 3, 3, 1.0), (topologies.ring(16), 0, 4, 3, 0.0),
     (topologies.hypercube(16), 0, 3, 2, 2 / 3),

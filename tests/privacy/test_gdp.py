@@ -10,6 +10,7 @@ from scipy.stats import norm
 
 from p2pkm.core.errors import ExperimentError
 from p2pkm.methods.building_blocks.gdp import compose, delta_of, epsilon_of, mu_of
+from tests.support.each import each
 
 MUS = st.floats(1e-3, 30)
 EPSILONS = st.floats(0, 100)
@@ -26,6 +27,7 @@ def test_known_figures():
 
 @pytest.mark.parametrize("mu", [0.1, 1.0, 3.0])
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
+@pytest.mark.sample(3)
 def test_delta_is_the_largest_excess_over_all_events(mu, epsilon):
     """The best event is x > t: P(N(mu, 1) > t) - exp(epsilon) P(N(0, 1) > t), tried at every t."""
     t = np.linspace(-10, 30, 400_001)
@@ -64,7 +66,7 @@ def test_the_ends_of_the_range():
     assert epsilon_of(1e200, 0.5) == math.inf  # above all numbers
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "given"),
     [
         (lambda: delta_of(-1, 1), "mu is -1"),

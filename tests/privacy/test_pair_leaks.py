@@ -16,6 +16,7 @@ from p2pkm.methods.peer.pushsum import PushSumLloyd
 from p2pkm.methods.peer.tracking import TrackingLloyd
 from p2pkm.network.graph import Topology
 from p2pkm.privacy.leak_report import read_devices
+from tests.support.each import each
 from tests.support.sampling import thin
 from topologies.time_varying.random import switch_links
 
@@ -98,6 +99,7 @@ def test_the_corner_of_a_grid():
 
 
 @pytest.mark.parametrize(("graph", "method", "gossips"), thin(product(GRAPHS, METHODS, [1, 2, 4]), 5))
+@pytest.mark.sample(5)
 def test_leaks_are_those_of_the_definition(graph, method, gossips):
     graph = GRAPHS[graph]
     W, found = weights(graph, method), p2pkm.pair_leaks(graph, gossips, method)
@@ -172,6 +174,7 @@ CHANGING = {
 
 
 @pytest.mark.parametrize(("faults", "method", "stale"), thin(product(FAULTS, METHODS, ["keep", "drop"]), 5))
+@pytest.mark.sample(3)
 def test_the_rows_are_those_that_a_run_sends(method, faults, stale):
     """Also with running totals, which push-sum and tracking send where messages may be lost, and with weights."""
     graph = topologies.small_world(9, degree=4, rewire=0.3, seed=2)
@@ -187,6 +190,7 @@ def test_the_rows_are_those_that_a_run_sends(method, faults, stale):
 @pytest.mark.parametrize(
     ("graph", "method", "faults"), thin(product(CHANGING, METHODS, [None, "loss=0.2,dropout=0.1"]), 5)
 )
+@pytest.mark.sample(3)
 def test_graphs_that_change_send_over_the_links_of_the_moment(method, graph, faults):
     more = {} if faults is None else {"faults": faults, "seed": 5}
     graph = CHANGING[graph]
@@ -242,7 +246,7 @@ def test_one_device_knows_itself():
     assert_array_equal(found.leak, [[1.0]])
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "said"),
     [
         ({"gossips": 0}, "gossips is 0"),

@@ -248,6 +248,7 @@ def observe(method, features=2, topology=RING, **options):
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.sample(3)
 def test_what_is_recorded_is_what_the_run_computed(trust, monkeypatch):
     """Tables are those of `local_table`, and totals those that the root read."""
     tables, totals = [], []

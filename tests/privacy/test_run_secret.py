@@ -22,6 +22,7 @@ from p2pkm.methods.peer import private
 from p2pkm.methods.registry import METHODS
 from p2pkm.methods.registry import find as find_method
 from p2pkm.network.local import LocalWorld
+from tests.support.each import each
 from tests.support.run_cli import here, ranks, solve, there
 
 TRUSTS = ("masks", "none", "server")
@@ -48,12 +49,14 @@ def words(*more, noise_seed=None):
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.sample(3)
 def test_two_runs_with_one_seed_have_different_noise(trust):
     one, other = play(trust), play(trust)
     assert (one.centroids != other.centroids).all()
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.sample(3)
 def test_noise_and_words_follow_from_the_secret_and_not_from_the_seed(trust, monkeypatch):
     """With the secret of another run the same noise is drawn; the seed moves the cells alone."""
     kept = []
@@ -90,6 +93,7 @@ def test_whoever_knows_the_seed_cannot_subtract_the_noise():
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.sample(3)
 def test_a_noise_seed_repeats_and_says_that_there_is_no_guarantee(trust):
     one, other, third = play(trust, noise_seed=3), play(trust, noise_seed=3), play(trust, noise_seed=4)
     assert (one.centroids == other.centroids).all() and (one.centroids != third.centroids).any()
@@ -131,7 +135,7 @@ def test_the_table_has_no_guarantee_with_a_noise_seed_and_the_guarantee_without(
     assert "eps 2  at delta" in fresh and SEEDED not in fresh and "if all others collude" in fresh
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_only_methods_that_declare_it_have_secrets(name):
     """Two methods claim a guarantee; no other method may draw from the secret, so that its runs repeat."""
     claims = name in ("private", "feddp")

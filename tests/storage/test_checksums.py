@@ -51,6 +51,7 @@ def test_the_list_names_every_file_in_the_format_of_sha256sum(run):
     ("name", "way"),
     thin(product([*KEPT, NAME, "figures/graph.png", "figures/points.svg"], ["flip", "cut", "longer"]), 4),
 )
+@pytest.mark.sample(5)
 def test_every_damage_is_found_and_named(run, name, way):
     whole, draw = (run / name).read_bytes(), random.Random(f"{name} {way}")
     places = [0, len(whole) - 1, *(draw.randrange(len(whole)) for _ in range(TRIES))]
@@ -152,6 +153,7 @@ READ = [name for name in KEPT if name not in {"config.toml", "manifest.json"}]
 
 @pytest.mark.parametrize("tries", [TRIES // 4, pytest.param(4 * TRIES, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", READ)
+@pytest.mark.sample(5)
 def test_load_reads_a_damaged_file_or_names_it(run, name, tries):
     whole, draw = (run / name).read_bytes(), random.Random(name)
     for number in range(tries):

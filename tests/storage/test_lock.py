@@ -101,6 +101,7 @@ MOMENTS = [(p2pkm.experiments.run, "assemble"),
 @pytest.mark.parametrize(
     ("place", "name", "force"), thin([(*moment, force) for moment in MOMENTS for force in ((), ("--force",))], 3)
 )
+@pytest.mark.sample(3)
 def test_a_second_run_is_refused_at_every_moment_of_the_first(monkeypatch, place, name, force):
     if force:
         assert run("--seed", 5).code == 0
@@ -224,6 +225,7 @@ def test_who_waits_for_another_that_resumes_shows_its_results(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("name", ["record", "finish"])
+@pytest.mark.sample(2)
 def test_a_run_whose_folder_was_replaced_does_not_touch_the_new_one(monkeypatch, name):
     do, before = getattr(RunFolder, name), {}
 

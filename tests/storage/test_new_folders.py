@@ -36,6 +36,7 @@ def one_second(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("words", TWICE.values(), ids=TWICE)
+@pytest.mark.sample(3)
 def test_the_same_command_twice_in_one_second(words):
     every = [here(*words) for _ in range(2)]
     assert [one.code for one in every] == [0, 0], [one.err for one in every]

@@ -113,8 +113,9 @@ def _stand_in_a_folder(tmp_path, monkeypatch):
     Path("parts.edgelist").write_text("0 2\n2 4\n4 6\n6 0\n0 8\n1 3\n3 5\n5 7\n7 1\n3 9\n10 11\n", "utf-8")
 
 
-@pytest.mark.parametrize("most", [1, pytest.param(8, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", thin(RUNS, 8))
+@pytest.mark.parametrize(("name", "most"), [
+    *((name, 1) for name in list(RUNS)[::24]), *(pytest.param(name, 8, marks=pytest.mark.slow) for name in RUNS),
+])  # fmt: skip
 def test_a_run_goes_on_from_its_checkpoints(tmp_path, monkeypatch, name, most):
     with monkeypatch.context() as patched:
         keep_all(patched, tmp_path / "run", tmp_path / "copies")
@@ -123,7 +124,8 @@ def test_a_run_goes_on_from_its_checkpoints(tmp_path, monkeypatch, name, most):
     copies = sorted((tmp_path / "copies").iterdir())
     assert copies or name == "local"  # ends with its opening
     middle = copies[len(copies) // 2 :][:1]
-    for copy in middle if most == 1 else copies[-1 :: -1 - len(copies) // most]:  # all of most runs, some of long ones
+    # All of most runs, some of long ones.
+    for copy in middle if most == 1 else {*middle, *copies[-1 :: -1 - len(copies) // most]}:
         assert difference(tmp_path / "run", resume(copy)) == "", copy
 
 
@@ -156,7 +158,8 @@ def _copies(name, which):
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(("before", "after", "names"), [
-    (3, 1, MOVED), (1, 3, MOVED), (3, 2, MOVED), (3, 1, STRUCK), (1, 3, STRUCK), (1, 3, LIVELY), (3, 2, LIVELY),
+    (3, 1, MOVED[::2]), (1, 3, MOVED[1::2]), (3, 2, MOVED),
+    (3, 1, STRUCK), (1, 3, STRUCK), (1, 3, LIVELY), (3, 2, LIVELY),
     (1, 7, ("auto", "shares", "auto in parts")),  # a rank without devices
 ])  # fmt: skip
 def test_a_run_goes_on_with_another_number_of_ranks(before, after, names):
@@ -305,6 +308,7 @@ def _simulate(**options):
     (lambda: Path("x").mkdir(), {"resume": "manifest.json", "verify": "summary.json is missing"}),
     (lambda: Path("x").write_text("a file"), "not a run folder"),
 ])  # fmt: skip
+@pytest.mark.sample(5)
 def test_a_folder_that_is_no_run_is_refused(tmp_path, command, make, words):
     make()
     ending = here(command, "x")
@@ -322,6 +326,7 @@ def _alter(folder, name, change):
     ("config.toml", lambda text: text.replace('schedule', 'shcedule') + "\nx = 1", 2, "unknown key"),
     ("manifest.json", lambda text: text[:-5], 3, "manifest.json cannot be read"),
 ])  # fmt: skip
+@pytest.mark.sample(3)
 def test_a_changed_folder_is_refused(tmp_path, monkeypatch, name, change, code, words):
     _, copies = _kept(tmp_path, monkeypatch)
     _alter(copies[3], name, change)
@@ -331,6 +336,7 @@ def test_a_changed_folder_is_refused(tmp_path, monkeypatch, name, change, code, 
 
 
 @pytest.mark.parametrize("name", ["test_share", "dtype", "init"])
+@pytest.mark.sample(3)
 def test_an_option_that_is_newer_than_the_run_has_its_default(tmp_path, monkeypatch, name):
     whole, copies = _kept(tmp_path, monkeypatch)
     for path in checkpoint.list_checkpoints(copies[3]):
@@ -353,6 +359,7 @@ def test_another_version_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("change", ["one value", "order", "one more"])
+@pytest.mark.sample(3)
 def test_changed_points_are_refused(tmp_path, monkeypatch, change):
     points = np.random.default_rng(0).standard_normal((40, 2))
     np.save("points.npy", points)

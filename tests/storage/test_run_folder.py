@@ -176,6 +176,7 @@ def test_an_interrupted_run_keeps_the_old_folder(tmp_path, monkeypatch, precious
 
 @pytest.mark.parametrize("broken", ["p2pkm.engine.run_job.sizes_of", "p2pkm.engine.run_job.build_batch"])
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+@pytest.mark.sample(3)
 def test_a_run_that_never_began_leaves_the_folder_alone(tmp_path, monkeypatch, precious, broken, error):
     def fail(*arguments):
         raise error("too early")

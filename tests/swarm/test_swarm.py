@@ -29,6 +29,7 @@ def test_a_seed_gives_one_experiment():
 
 
 @pytest.mark.parametrize("check", thin(CHECKS, 2))
+@pytest.mark.sample(5)
 def test_a_plain_experiment_holds(check, tmp_path):
     case, faults = find_faults(PLAIN, tmp_path / "case", check)
     assert not faults and case.ending.code == 0
@@ -111,6 +112,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("check", thin(RELATIONS, 3))
+@pytest.mark.sample(3)
 def test_a_relation_that_does_not_hold_is_noticed(check, tmp_path):
     wrong, more = BROKEN[check]
     options = {name: value for name, value in (PLAIN.options | more).items() if value is not None}
@@ -142,6 +144,7 @@ FOUND = [json.loads(line) for line in Path(__file__).with_name("found.jsonl").re
 
 
 @pytest.mark.parametrize("found", thin(FOUND, 5), ids=lambda found: found["cause"])
+@pytest.mark.sample(3)
 def test_what_once_failed_holds(found, tmp_path):
     _, faults = find_faults(Experiment.of(json.dumps(found["one"])), tmp_path / "case", found["check"])
     assert not faults

@@ -246,6 +246,7 @@ def work(folder, **more):
 
 @pytest.mark.parametrize("words", [AWKWARD, ("--graph", "star"), ()])
 @pytest.mark.parametrize("options", [(), ("-l", "select=1:ncpus=4,walltime=01:00:00", "-N", "a name")])
+@pytest.mark.sample(3)
 def test_pbs_runs_the_words_that_were_submitted(tmp_path, options, words):
     assert submit(tmp_path, *options, *["--"][: len(options)], *words) == list(options)
     header = [line for line in (LAUNCH / "pbs.sh").read_text().splitlines() if line.startswith("#PBS")]
@@ -266,6 +267,7 @@ def test_pbs_runs_the_words_that_were_submitted(tmp_path, options, words):
         ("-J 3-5", {"SHARES": "8"}, "PBS_ARRAY_INDEX=4", "4/8"),
     ],
 )
+@pytest.mark.sample(3)
 def test_pbs_gives_each_task_of_an_array_its_share(tmp_path, options, more, variable, part):
     words = ["sweep", "S, of mine.toml", "--out", "D"]
     assert submit(tmp_path, *options.split(), "--", *words, **more) == [*options.split(), "-r", "y"]

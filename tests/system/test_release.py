@@ -14,6 +14,7 @@ from click.shell_completion import ShellComplete
 
 import p2pkm
 from p2pkm.cli.run import command
+from tests.support.each import each
 from tests.support.run_cli import environment, here
 
 ROOT = Path(__file__).parents[2]
@@ -103,7 +104,7 @@ def _completed(line):
     return [(item.type, item.value) for item in shell.get_completions(words, typed)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "names"),
     [
         ("p2pkm --graph small", ["small-world"]),

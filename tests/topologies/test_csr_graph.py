@@ -13,6 +13,7 @@ from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.methods.building_blocks.spanning_tree import build_spanning_tree
 from p2pkm.network.graph import Topology
+from tests.support.each import each
 from topologies import CSRGraph
 from topologies.csr_graph import pack
 from topologies.families import csr as large
@@ -160,7 +161,7 @@ def test_a_link_that_finds_no_free_end_stays():
     assert edges(large.small_world(20, degree=4, rewire=0.0).to_networkx()) == edges(nx.circulant_graph(20, [1, 2]))
 
 
-@pytest.mark.parametrize(("n", "m"), [(2, 1), (5, 4), (6, 4), (9, 1), (40, 20), (300, 7)])
+@each(("n", "m"), [(2, 1), (5, 4), (6, 4), (9, 1), (40, 20), (300, 7)])
 def test_new_devices_choose_distinct_ones_before_them(n, m):
     light = large.barabasi_albert(n, m=m, seed=2)
     assert light.number_of_edges() == m * (n - m)
@@ -174,7 +175,7 @@ def test_a_choice_of_a_choice_is_followed_to_its_end():
     assert large.follow_choices(places, 4, 2).tolist() == [0, 3, 3, 6, 6, 3]
 
 
-@pytest.mark.parametrize(("n", "degree"), [(2, 1), (7, 2), (8, 3), (16, 7), (16, 9), (16, 15), (64, 60), (500, 6)])
+@each(("n", "degree"), [(2, 1), (7, 2), (8, 3), (16, 7), (16, 9), (16, 15), (64, 60), (500, 6)])
 def test_regular_graphs_are_regular(n, degree):
     light = topologies.build("random-regular", n, degree=degree, light=True)
     topologies.check(light)

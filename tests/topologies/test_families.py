@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import topologies
+from tests.support.each import each
 from tests.support.run_cli import here
 from topologies import GraphError
 
@@ -41,7 +42,7 @@ def test_ladders(half):
         assert edges(prism) == edges(ladder)  # a ring of two is one link
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6, 20])
+@each("n", [1, 2, 3, 4, 5, 6, 20])
 def test_wheel_and_lollipop(n):
     assert edges(topologies.wheel(n)) == edges(nx.wheel_graph(n))
     for clique in range(2, n + 1):
@@ -168,7 +169,7 @@ def test_hypercube(digits):
 # --- refusals ---
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "n", "options", "message"),
     [
         ("hypercube", 12, {}, r"the number of devices is 12; expected a power of two\. Use 8 or 16"),
@@ -198,7 +199,7 @@ def test_refusals_name_the_remedy(name, n, options, message):
 # --- the gallery ---
 
 
-@pytest.mark.parametrize("name", topologies.recipes())
+@each("name", topologies.recipes())
 def test_every_recipe_makes_its_graph(name):
     recipe = topologies.read_recipe(name)
     graph = topologies.build("gallery", recipe=name)

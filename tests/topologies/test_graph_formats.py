@@ -20,6 +20,7 @@ import topologies
 from p2pkm.core.spec import parse
 from p2pkm.network.link_model import LinkModel
 from p2pkm.viz.graph_layout import place_devices
+from tests.support.each import each
 from topologies import FILE_SUMMARY, GraphError
 from topologies.coordinates import find_coordinates
 from topologies.units import parse_quantity
@@ -469,7 +470,7 @@ def test_a_file_whose_name_looks_like_keys_is_read(tmp_path, monkeypatch):
 # --- units ---
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "attribute", "value"),
     [
         ("5ms", "latency", 0.005), ("0.2 s", "latency", 0.2), ("30us", "latency", 3e-5), ("1e2ns", "latency", 1e-7),
@@ -515,7 +516,7 @@ def test_geographic_coordinates_are_the_layout(names):
     assert np.allclose(place_devices(topology), expected)
 
 
-@pytest.mark.parametrize("form", [list, tuple, np.array, "{0[0]},{0[1]}".format, "({0[0]}, {0[1]}, 7)".format,
+@each("form", [list, tuple, np.array, "{0[0]},{0[1]}".format, "({0[0]}, {0[1]}, 7)".format,
                                   "{0[0]} {0[1]}!".format], ids=range(6))  # fmt: skip
 def test_positions_in_one_attribute_are_the_layout(form):
     expected = [(0.5, 1), (-5, 2e3), (3, 3)]

@@ -17,6 +17,7 @@ import p2pkm
 import topologies
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
+from tests.support.each import each
 from tests.support.sampling import thin
 from topologies import CSRGraph, measures
 from topologies.measures import lanczos as spectrum
@@ -155,6 +156,7 @@ def test_decays_that_have_no_limit_are_refused():
 
 
 @pytest.mark.parametrize("graph", DRAWN, ids=str)
+@pytest.mark.sample(3)
 def test_what_networkx_says(graph):
     laplacian = np.linalg.eigvalsh(nx.laplacian_matrix(graph, weight=None).toarray().astype(float))
     assert value(measures.diameter(graph)) == nx.diameter(graph)
@@ -500,7 +502,7 @@ def test_predictions_of_regular_graphs_are_the_closed_forms(coupling):
         assert value(found.rounds) == pytest.approx(math.log(1000) / math.log1p(1 / (2 * coupling)))
 
 
-@pytest.mark.parametrize("graph", DRAWN, ids=str)
+@each("graph", DRAWN, ids=str)
 def test_predictions_are_those_of_the_iteration_itself(graph):
     n, degree = len(graph), np.array([graph.degree[i] for i in range(len(graph))])
     strength = 2 * nx.to_numpy_array(graph, nodelist=range(n), weight=None) / np.sqrt(np.outer(degree, degree))
@@ -545,6 +547,7 @@ def test_predictions_need_one_strength():
 
 
 @pytest.mark.parametrize("graph", [topologies.ring(6), topologies.star(6), topologies.grid(6)], ids=str)
+@pytest.mark.sample(3)
 def test_a_run_with_matched_centroids_contracts_as_predicted(graph):
     """Every device has 10 points of each of 16 clusters far apart; the objective falls with the square."""
     points, labels = p2pkm.grid16(points=60, sd=0.4, seed=0)
@@ -558,6 +561,7 @@ def test_a_run_with_matched_centroids_contracts_as_predicted(graph):
 
 
 @pytest.mark.parametrize("graph", [topologies.ring(6), topologies.ring(7), topologies.grid(6)], ids=str)
+@pytest.mark.sample(3)
 def test_a_run_of_the_default_schedule_contracts_as_predicted(graph):
     """Clusters that every device has equally many points of, at a coupling at which no mode swings."""
     n = len(graph)
@@ -627,7 +631,7 @@ def test_only_the_last_stage_with_known_figures_is_fitted():
     assert measures.fitted([one | {"objective": None} for one in last]) == (None, 0, None)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@each("seed", range(25))
 def test_a_cut_of_few_devices_is_found_just_where_there_is_one(seed):
     graph = nx.gnp_random_graph(9, 0.35 + 0.02 * (seed % 12), seed=seed)
     graph = graph.subgraph(max(nx.connected_components(graph), key=len))

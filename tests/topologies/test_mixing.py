@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import p2pkm
 import topologies
 from p2pkm.core.errors import TopologyError
+from tests.support.each import each
 from topologies import CSRGraph, GraphError, TimeVaryingGraph
 from topologies.csr_graph import sources
 
@@ -157,7 +158,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("graph", "message"), BAD, ids=[message[:40] for _, message in BAD])
+@each(("graph", "message"), BAD, ids=[message[:40] for _, message in BAD])
 def test_what_is_not_doubly_stochastic_is_refused_before_a_run(graph, message):
     with pytest.raises(GraphError, match=message):
         topologies.check(graph)
@@ -166,7 +167,7 @@ def test_what_is_not_doubly_stochastic_is_refused_before_a_run(graph, message):
         p2pkm.simulate(p2pkm.ConsensusLloyd(1), graph, shards)
 
 
-@pytest.mark.parametrize("name", sorted(topologies.TIME_VARYING))
+@each("name", sorted(topologies.TIME_VARYING))
 def test_all_families_that_change_pass(name):
     topologies.check(replace(topologies.build(name, 16), checked=False))
 

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 import p2pkm
 import topologies
+from tests.support.each import each
 from topologies.measures import path_load, predict
 
 paths = importlib.import_module("topologies.measures.path_load")
 
 
-@pytest.mark.parametrize(
+@each(
     ("graph", "load"),
     [
         (topologies.star(9), 1.0),

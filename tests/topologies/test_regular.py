@@ -15,6 +15,7 @@ from scipy import sparse
 
 import p2pkm
 import topologies
+from tests.support.each import each
 from topologies import GraphError
 
 RANDOM = ["small-world", "random-regular", "erdos-renyi", "barabasi-albert", "communities", "powerlaw-cluster",
@@ -51,7 +52,7 @@ def test_the_smallest_sizes(name, n, links):
     assert topologies.build(name, n, **options).number_of_edges() == links
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "links"),
     [("ring", 3), ("path", 2), ("star", 2), ("complete", 3), ("grid", 2), ("torus", 3), ("barbell", 2)],
 )
@@ -153,7 +154,7 @@ def test_barabasi_albert_and_erdos_renyi_edges():
     assert abs(count - 0.3 * 19900) < 5 * (19900 * 0.21) ** 0.5
 
 
-@pytest.mark.parametrize(("n", "bridges"), [(2, 1), (3, 2), (16, 1), (16, 4), (16, 64), (41, 7)])
+@each(("n", "bridges"), [(2, 1), (3, 2), (16, 1), (16, 4), (16, 64), (41, 7)])
 def test_communities(n, bridges):
     graph = topologies.communities(n, bridges=bridges, seed=n)
     first = range((n + 1) // 2)
@@ -171,7 +172,7 @@ def test_communities_are_drawn_alike():
     assert all(edges(graph.subgraph(range(8))) != edges(nx.relabel_nodes(graph, lambda i: i - 8)) for graph in graphs)
 
 
-@pytest.mark.parametrize("name", RANDOM)
+@each("name", RANDOM)
 def test_the_seed_alone_decides(name):
     first, again, other = (topologies.build(name, 40, seed=seed) for seed in (7, 7, 8))
     assert list(first.edges) == list(again.edges) == edges(first)
@@ -183,7 +184,7 @@ def test_unconnected_draws_are_drawn_again():
     assert not [graph for graph in graphs if not nx.is_connected(graph)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "n", "options", "message"),
     [
         ("ring", 0, {}, r"ring: n is 0; expected a whole number, 1 or more"),
@@ -245,7 +246,7 @@ def test_import_costs_nearly_nothing():
 # --- order and checks ---
 
 
-@pytest.mark.parametrize(
+@each(
     "labels",
     [
         [f"n{i}" for i in range(12)],
@@ -280,7 +281,7 @@ def test_nodes_are_in_natural_order_whatever_the_order_in_the_graph(labels):
         )
 
 
-@pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf"), "3", None, True, 10**400])
+@each("weight", [0, -1, float("nan"), float("inf"), "3", None, True, 10**400])
 def test_bad_weights(weight):
     graph = nx.path_graph(3)
     graph[1][2]["weight"] = weight

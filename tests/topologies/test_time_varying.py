@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import topologies
+from tests.support.each import each
 from topologies import GraphError
 from topologies.csr_graph import sources
 from topologies.families.random import draw_seeds
@@ -57,6 +58,7 @@ def product(graph):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sample(3)
 def test_masks_are_symmetric_and_cover_a_connected_union(name):
     graph = build(name)
     topologies.check(graph.union)
@@ -75,7 +77,7 @@ def test_masks_are_symmetric_and_cover_a_connected_union(name):
         assert (graph.active(3) == graph.active(3 + 2 * graph.period)).all()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_mixing_is_symmetric_doubly_stochastic_and_zero_where_nobody_talks(name):
     graph = build(name)
     for turn in range(min(graph.period or 9, 40)):
@@ -95,6 +97,7 @@ def test_without_a_paper_the_mixing_is_that_of_metropolis_for_the_active_degrees
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sample(3)
 def test_the_same_options_give_the_same_rounds_in_any_order(name):
     one, other = build(name), build(name)
     assert (one.indptr == other.indptr).all() and (one.indices == other.indices).all()
@@ -180,9 +183,7 @@ def test_the_simple_base_3_graph_of_eleven_devices():
     assert links(graph, 3) == links(graph, 0)
 
 
-@pytest.mark.parametrize(
-    ("n", "peers", "period"), [(1, 1, 1), (8, 1, 3), (12, 2, 3), (12, 3, 2), (36, 5, 2), (7, 6, 1)]
-)
+@each(("n", "peers", "period"), [(1, 1, 1), (8, 1, 3), (12, 2, 3), (12, 3, 2), (36, 5, 2), (7, 6, 1)])
 def test_hyper_hypercubes_average_exactly_with_few_factors(n, peers, period):
     graph = topologies.hyper_hypercube(n, peers=peers)
     assert graph.period == period
@@ -219,7 +220,7 @@ def test_factors_are_as_few_as_possible(n, most):
 # --- machines ---
 
 
-@pytest.mark.parametrize(("n", "size"), [(16, 4), (20, 4), (24, 3), (24, 8), (8, 8), (6, 1), (3, 3)])
+@each(("n", "size"), [(16, 4), (20, 4), (24, 3), (24, 8), (8, 8), (6, 1), (3, 3)])
 def test_inner_outer_links(n, size):
     graph, machines = topologies.inner_outer_exponential(n, size=size), n // size
     for turn in range(graph.period):

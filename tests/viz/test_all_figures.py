@@ -70,12 +70,14 @@ def render(ax):
 
 
 @pytest.mark.parametrize(("kind", "picture"), thin(product(KINDS, PICTURES), 9))
+@pytest.mark.sample(3)
 def test_every_kind_of_run_is_drawn(runs, kind, picture):
     ax = render(PICTURES[picture](runs[kind]))
     assert ax.get_title(loc="left")
 
 
 @pytest.mark.parametrize("picture", thin(PICTURES, 3))
+@pytest.mark.sample(3)
 def test_drawn_into_given_axes_and_from_a_folder(runs, picture, tmp_path):
     from matplotlib.figure import Figure
 

@@ -119,6 +119,7 @@ def lines(ax):
 
 
 @pytest.mark.parametrize("plot", thin(DRAWN, 2))
+@pytest.mark.sample(3)
 def test_draws_into_the_given_axes_and_opens_its_own(plot):
     result, ax = make(topologies.ring(5)), on_axes()
     figure = ax.figure
@@ -284,6 +285,7 @@ def test_a_lonely_value_in_a_long_run_is_marked():
     ("values", "scale"),
     [((1.0, 2.0), "linear"), ((1.0, 500.0), "log"), ((0.0, 1.0, 500.0), "symlog"), ((0, 0), "linear")],
 )
+@pytest.mark.sample(3)
 def test_scales_follow_the_values(values, scale):
     rounds = [record("local", t, gtv=value) for t, value in enumerate(values)]
     (panel,) = render(plots.plot_convergence(make(topologies.ring(3), rounds=rounds))).child_axes

@@ -79,6 +79,7 @@ def inside(figure):
 
 
 @pytest.mark.parametrize("name", EVERY)
+@pytest.mark.sample(3)
 def test_every_figure_takes_axes_and_returns_a_figure(run, name):
     from matplotlib.figure import Figure
 
@@ -100,6 +101,7 @@ def test_a_notebook_shows_all_pictures_of_a_result(run):
 
 
 @pytest.mark.parametrize(("name", "look"), thin(product(["graph", "bytes"], ["column", "slide"]), 3))
+@pytest.mark.sample(2)
 def test_styles_give_width_text_and_room(run, name, look):
     with p2pkm.style(look):
         figure = DRAWN[name](run)
@@ -232,6 +234,7 @@ def column(rows, name):
 
 
 @pytest.mark.parametrize("name", EVERY)
+@pytest.mark.sample(3)
 def test_the_table_has_what_the_axes_have(run, name):
     figure = DRAWN[name](run)
     rows, every = read(figure), list_axes(figure)

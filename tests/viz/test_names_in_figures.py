@@ -11,6 +11,7 @@ from p2pkm import viz
 from p2pkm.viz.figure_parts import list_axes
 from p2pkm.viz.looks import FIGURE_STYLES
 from p2pkm.viz.names import write_names
+from tests.support.each import each
 from tests.support.run_cli import here
 
 NAMES = ("Universitätsklinikum Hamburg-Eppendorf", "Universitätsklinikum Heidelberg", "Köln <west>", "Köln <east>",
@@ -108,7 +109,7 @@ def test_figures_without_long_names_keep_their_size():
     assert figure.get_figheight() > 4.2 and is_inside(figure)
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "written"),
     [
         (["a", "b"], ["a", "b"]),
@@ -125,6 +126,7 @@ def test_names_as_they_are_written(given, written):
 
 
 @pytest.mark.parametrize("suffix", ["graphml", "gexf", "csv"])
+@pytest.mark.sample(3)
 def test_a_drawing_of_a_graph_from_a_file_has_its_names(tmp_path, suffix):
     graph, path = nx.relabel_nodes(nx.cycle_graph(7), dict(enumerate(NAMES))), tmp_path / f"named.{suffix}"
     if suffix == "csv":

@@ -87,6 +87,7 @@ def test_differences_of_several_orders_are_all_seen():
 
 @pytest.mark.parametrize("kind", ["seeds", "differences"])
 @pytest.mark.parametrize("given", [rows()[:1], rows()[:4], [row | {"ratio_mean": None} for row in rows()]])
+@pytest.mark.sample(3)
 def test_little_or_nothing_can_be_drawn(kind, given):
     Study(given).plot(kind).figure.savefig("/dev/null", format="png")
 

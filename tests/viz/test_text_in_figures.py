@@ -21,6 +21,7 @@ from p2pkm.viz.looks import FIGURE_STYLES
 from p2pkm.viz.names import break_name, name_graph, name_run
 from tests.support.bench_rows import draw_rows
 from tests.support.drawn_text import find_outside, find_overlaps, list_boxes
+from tests.support.each import each
 from tests.viz.test_explained_figure import explained
 from tests.viz.test_looks import ATTACK, PATH
 
@@ -217,6 +218,7 @@ ONES = [name for name in DRAWN if ", " not in name or name.endswith("mesh") or n
 
 @pytest.mark.parametrize("name", [name if name in ("graph, mesh", "overlay", "leaks")
                                   else pytest.param(name, marks=pytest.mark.slow) for name in ONES])  # fmt: skip
+@pytest.mark.sample(3)
 def test_the_rest_of_a_figure_is_left_alone(runs, name):
     def draw(plot):
         figure = Figure(figsize=(9, 4), dpi=60)
@@ -240,7 +242,7 @@ def test_the_rest_of_a_figure_is_left_alone(runs, name):
     np.testing.assert_array_equal(draw(True), draw(False))
 
 
-@pytest.mark.parametrize(
+@each(
     ("spec", "name"),
     [("ring", "ring"), ("file:a/b/abilene.gml", "abilene.gml"), ("file:abilene.gml,isolated=drop", "abilene.gml"),
      ("gallery:abilene", "abilene"), ("small-world:degree=4", "small-world"), (None, "")],

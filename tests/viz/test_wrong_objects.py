@@ -62,6 +62,7 @@ def test_the_list_is_whole():
 
 
 @pytest.mark.parametrize("name", viz.__all__)
+@pytest.mark.sample(5)
 def test_what_a_figure_cannot_draw(name, things, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for what, thing in things.items():

@@ -281,6 +281,7 @@ def rounds_twice(result):
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.sample(2)
 def test_metrics_of_a_program_are_columns(suite, tmp_path, jobs):
     asked = {"suite": suite, "tasks": ["small-skew"], "seeds": [0], "out": tmp_path / "b", "progress": False}
     rows = p2pkm.bench(

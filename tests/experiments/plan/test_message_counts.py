@@ -23,6 +23,7 @@ from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.rank_partition import choose
 from p2pkm.network.world import connect
+from tests.support.each import each
 from tests.support.methods import METHODS, spell
 from tests.support.prepare import prepare
 from tests.support.sampling import thin
@@ -68,6 +69,7 @@ def check(rows):
 
 
 @pytest.mark.parametrize(("name", "graph", "partition"), thin(product(PEERS, GRAPHS, ["iid", "dirichlet"]), 11))
+@pytest.mark.sample(5)
 def test_a_peer_to_peer_method_sends_what_was_planned(name, graph, partition):
     data, rounds = "blobs:points=60,clusters=4", {} if name == "coreset" else ROUNDS
     rows = compare(
@@ -115,6 +117,7 @@ def test_weights_are_planned_if_they_are_sent(name, weights, tmp_path):
 
 
 @pytest.mark.parametrize(("seeding", "scale"), thin(product(SEEDINGS, ["none", "standard", "minmax"]), 5))
+@pytest.mark.sample(3)
 def test_a_seeding_sends_what_was_planned(seeding, scale):
     rows = compare(init=seeding, coupling=30, devices=12, graph="grid", partition="iid", rounds=2, scale=scale)
     share = check(rows)
@@ -123,6 +126,7 @@ def test_a_seeding_sends_what_was_planned(seeding, scale):
 
 @pytest.mark.parametrize(("shares", "coupling"), thin(product(["false", "true"], ["bayes", "links"]), 3))
 @pytest.mark.parametrize(("graph", "devices"), [("tree", 9), ("ring", 6), ("ring", 1), ("complete", 2)])
+@pytest.mark.sample(3)
 def test_an_estimate_of_the_coupling_sends_what_was_planned(graph, devices, coupling, shares):
     rows = compare(algorithm=f"gtvmin:shares={shares}", coupling=coupling, graph=graph, devices=devices,
                    init="tree-summaries", data="blobs:points=60,clusters=4", **ROUNDS)  # fmt: skip
@@ -135,6 +139,7 @@ def test_an_estimate_of_the_coupling_sends_what_was_planned(graph, devices, coup
 
 @pytest.mark.parametrize(("graph", "devices"), [("tree", 9), ("ring", 6), ("ring", 1), ("complete", 2)])
 @pytest.mark.parametrize("data", ["blobs:points=60,clusters=4", "device-clusters:class_alpha=0.3"])
+@pytest.mark.sample(3)
 def test_a_choice_of_the_coupling_sends_at_most_what_was_planned(graph, devices, data):
     rows = compare(algorithm="gtvmin", coupling="auto", graph=graph, devices=devices, init="tree-summaries",
                    data=data, **ROUNDS)  # fmt: skip
@@ -261,7 +266,7 @@ def test_totals_add_up_the_opening_and_all_rounds():
     assert course.total() == MessageVolume(8 * 12, 8 * 12 * 16 * 2 * 8)
 
 
-@pytest.mark.parametrize("graph", [topologies.ring(7), topologies.star(9), topologies.path(1), nx.empty_graph(3),
+@each("graph", [topologies.ring(7), topologies.star(9), topologies.path(1), nx.empty_graph(3),
                                    nx.disjoint_union(nx.path_graph(4), nx.cycle_graph(5)),
                                    topologies.small_world(150, degree=4, rewire=0.2, seed=1)])  # fmt: skip
 def test_a_flood_arrives_by_distance(graph):

@@ -52,6 +52,7 @@ def roomy(monkeypatch):
                                   "device-clusters:devices=6,points=5,size_alpha=0.5",
                                   "shapes:points=2,side=9", "iris",
                                   "wine", "digits:components=3"])  # fmt: skip
+@pytest.mark.sample(5)
 def test_sizes_are_those_of_the_data(text):
     spec = parse_source(text)
     size, table = measure(spec), load(spec, seed=0)
@@ -206,6 +207,7 @@ def test_a_refusal_says_what_would_do():
 
 
 @pytest.mark.parametrize("words", [("plan",), ("run",), ()])
+@pytest.mark.sample(3)
 def test_what_cannot_fit_is_refused_before_any_work(monkeypatch, words, tmp_path):
     monkeypatch.setenv("P2PKM_MEMORY", "150M")
     monkeypatch.chdir(tmp_path)
@@ -354,6 +356,7 @@ def largest_pilot(monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "rounds"), [("gtvmin", 2), ("gossip", 2), ("fkm", 2), ("coreset", 1), ("local", 0)])
+@pytest.mark.sample(3)
 def test_a_pilot_of_a_small_run_is_the_run_itself_with_two_rounds(name, rounds, largest_pilot):
     found = estimate_seconds(draft(algorithm=name, graph=None if name in ("fkm", "local") else "grid", devices=6,
                                    data="blobs:clusters=3,points=40"))  # fmt: skip

@@ -57,6 +57,7 @@ def check_traffic(plan, records):
 @pytest.mark.parametrize(
     ("method", "graph"), thin(product(METHODS, [*sorted(topologies.TIME_VARYING), "peer-sampler:period=3"]), 7)
 )
+@pytest.mark.sample(5)
 def test_runs_over_links_that_change_send_what_was_planned(graph, method):
     plan, records = both(graph=graph, devices=16, seed=2, **METHODS[method])
     assert len({record["stage"] for record in records}) == len(stage_traffic(plan))

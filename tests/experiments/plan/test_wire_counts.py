@@ -61,6 +61,7 @@ def spend(**options):
 
 
 @pytest.mark.parametrize("name", thin(RUNS, 3))
+@pytest.mark.sample(3)
 def test_bytes_on_the_wire_are_about_those_that_were_planned(name):
     plan, rounds = spend(**RUNS[name])
     encoded = 0

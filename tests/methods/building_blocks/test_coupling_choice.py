@@ -9,6 +9,7 @@ from p2pkm.methods.building_blocks.coupling_choice import (
     predict_excess,
 )
 from p2pkm.network.graph import Topology
+from tests.support.each import each
 from topologies.measures import residual_noise
 
 
@@ -16,7 +17,7 @@ def build(name, n, **options):
     return Topology.from_graph(topologies.build(name, n, **options))
 
 
-@pytest.mark.parametrize(("name", "n", "expected"), [
+@each(("name", "n", "expected"), [
     ("ring", 5, 10), ("ring", 10, 30), ("ring", 32, 100), ("ring", 100, 1000), ("ring", 300, 10_000),
     ("path", 100, 3000), ("complete", 20, 30), ("star", 1, 10), ("path", 2, 10)])  # fmt: skip
 def test_the_rule_on_1600_points_of_16_clusters(name, n, expected):

@@ -138,6 +138,7 @@ def test_rows_count_what_they_stand_for():
 
 
 @pytest.mark.parametrize("k", thin(range(2, 8), 2))
+@pytest.mark.sample(3)
 def test_the_rule_finds_separate_clusters(k):
     assert choose(as_rows(clusters(k, 30, k)), 12) == Decision(k, Verdict.CLEAR)
 
@@ -149,6 +150,7 @@ def turned(points, seed):
 
 
 @pytest.mark.parametrize(("d", "ratio"), thin([(1, 1), (2, 1), (2, 2), (2, 6), (2, 30), (3, 10), (5, 4), (12, 3)], 5))
+@pytest.mark.sample(2)
 def test_one_gaussian_of_any_shape_has_no_clear_clusters(d, ratio):
     for seed in range(2):
         points = np.random.default_rng(seed).normal(size=(200, d))
@@ -234,6 +236,7 @@ def test_fewer_rows_than_two_for_each_cluster_leave_k_unclear():
 
 
 @pytest.mark.parametrize(("points", "verdict"), [(8, Verdict.UNCLEAR), (9, Verdict.CLEAR)])
+@pytest.mark.sample(2)
 def test_few_distinct_points_are_as_many_clusters_and_clear_from_nine_points_each(points, verdict):
     """A window of n points differs from an empty one by sqrt(n) standard deviations, and 3 are required."""
     rows = as_rows(np.repeat(np.array([[0.0, 0.0], [5.0, 1.0], [9.0, 9.0]]), points, axis=0))

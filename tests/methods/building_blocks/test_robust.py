@@ -130,6 +130,7 @@ def test_a_step_with_trimmed_neighbors_by_hand():
 
 @pytest.mark.parametrize(("robust", "claim"), [("none", "certified"), ("saturate", "certified"),
                                                ("clip", "not claimed"), ("trim", "not claimed")])  # fmt: skip
+@pytest.mark.sample(3)
 def test_only_what_descends_is_certified(robust, claim):
     summary = solve("--robust", robust, "--graph", "complete")
     assert summary["descent"] == claim

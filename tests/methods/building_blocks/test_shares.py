@@ -108,6 +108,7 @@ def test_a_turn_minimizes_over_shares_and_centroids(seed, schedule):
 
 @pytest.mark.parametrize("coupling", ["bayes", 2.0])
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.sample(3)
 def test_the_objective_falls_and_is_the_one_recorded(seed, coupling):
     table, method, begun = begin(seed, coupling=coupling, relaxation=1.4)
     assert coupling == "bayes" or begun.coupling is None

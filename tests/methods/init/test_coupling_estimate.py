@@ -11,6 +11,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.methods.building_blocks.coupling_choice import CHOICES, choose_coupling
 from p2pkm.methods.init.coupling_estimate import CouplingEstimate, level_values
 from p2pkm.methods.peer.gtvmin import GTVMin
+from tests.support.each import each
 from tests.support.play_rounds import arrange, describe, play
 from tests.support.run_cli import here, on_ranks
 
@@ -200,7 +201,7 @@ def test_parameters_that_change_what_is_estimated_are_refused(coupling, change):
         p2pkm.GTVMin(3, coupling=coupling, **change)
 
 
-@pytest.mark.parametrize("options", [
+@each("options", [
     {"faults": "loss=0.1"}, {"noise": 0.1}, {"byzantine": 1}, {"min_cluster_size": 3}, {"stream": "drawn:kind=slow"},
     {"schedule": "async", "link_model": "wan"}, {"start": np.zeros((3, 2))},
 ])  # fmt: skip

@@ -20,6 +20,7 @@ from p2pkm.methods.init.coupling_trials import list_stages
 from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.methods.schedules import make
 from tests.methods.init.test_coupling_estimate import twin
+from tests.support.each import each
 from tests.support.play_rounds import arrange, describe
 from tests.support.run_cli import here, ranks, there
 
@@ -131,6 +132,7 @@ def lloyd(table, centroids, penalties):
 
 
 @pytest.mark.parametrize(("alpha", "weighted"), [(None, False), (None, True), (0.4, False), (0.4, True)])
+@pytest.mark.sample(3)
 def test_estimates_likelihoods_and_the_choice_follow_from_the_equations(alpha, weighted):
     points, links = draw(3, alpha=alpha)
     weights = np.random.default_rng(1).integers(1, 4, 300).astype(float) if weighted else None
@@ -232,6 +234,7 @@ def find_edges(table, place):
 
 
 @pytest.mark.parametrize("order", range(3))
+@pytest.mark.sample(3)
 def test_each_component_estimates_and_chooses_as_if_it_were_alone(order):
     parts = [make() for make, _ in WORLDS.values()]
     points, links, places = put_together(parts, order)
@@ -343,7 +346,7 @@ REFUSED = [  # parameters of the method, options of the run, and a part of the e
 ]
 
 
-@pytest.mark.parametrize(("method", "options", "reason"), REFUSED, ids=str)
+@each(("method", "options", "reason"), REFUSED, ids=str)
 def test_where_nothing_can_be_chosen_the_choice_is_refused(method, options, reason):
     with pytest.raises(ExperimentError, match=reason):
         p2pkm.simulate(p2pkm.GTVMin(3, coupling="auto", **method), "complete", scatter(0, n=7), rounds=5, **options)
@@ -371,6 +374,7 @@ def run_parts(parts, **options):
 
 
 @pytest.mark.parametrize("first", range(4))
+@pytest.mark.sample(3)
 def test_a_run_in_parts_is_the_run_of_each_part(first):
     """The first one has the same numbers of devices as alone, so the same draws. A stage ends for all at one time."""
     parts = [make() for make in PARTS.values()]
@@ -432,6 +436,7 @@ def test_a_component_of_one_device_is_strong_without_shares():
     # Ends of the link without a cluster in common.
     ([np.array([[0.0, 0.0], [0.3, 0.0], [9.0, 0.0], [9.3, 0.0]]), np.array([[50.0, 0.0], [50.4, 0.0]])], 2),
 ])  # fmt: skip
+@pytest.mark.sample(3)
 def test_where_nothing_can_be_estimated_strong_is_chosen(points, n):
     shards = p2pkm.Shards.from_list(points)
     for name in ("auto", "bayes", "links"):

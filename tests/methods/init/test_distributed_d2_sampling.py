@@ -95,6 +95,7 @@ def test_uniform_draws_are_by_weight_from_the_points_that_remain(device):
         2,
     ),
 )
+@pytest.mark.sample(2)
 def test_all_devices_get_the_same_seeds(spec):
     X, y = p2pkm.grid16(points=30, seed=3)
     device = p2pkm.partition.dirichlet(y, 9, alpha=0.1, seed=3)

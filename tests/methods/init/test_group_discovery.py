@@ -315,6 +315,7 @@ def test_groups_in_the_summary_and_on_disk(tmp_path, monkeypatch):
         4,
     ),
 )
+@pytest.mark.sample(3)
 def test_few_devices_with_few_points(sizes, graph):
     rng = np.random.default_rng(len(sizes))
     shards = p2pkm.Shards.from_list([rng.normal(0, 5, (size, 2)) for size in sizes])

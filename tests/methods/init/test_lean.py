@@ -299,6 +299,7 @@ def nested(rng):
 
 
 @pytest.mark.parametrize(("draw", "seed"), thin(product([outlier, dominant, line, heavy_tails, nested], range(2)), 7))
+@pytest.mark.sample(2)
 def test_encoded_rows_are_as_good_as_real_numbers_on_data_of_every_shape(draw, seed):
     points, k = draw(np.random.default_rng(seed))
     shards = p2pkm.Shards.deal(points, p2pkm.partition.iid(len(points), 5, seed=seed), devices=5)

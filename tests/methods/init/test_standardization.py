@@ -102,6 +102,7 @@ def test_min_max_scaling_equals_that_of_a_server(links):
 
 
 @pytest.mark.parametrize("scale", ["standard", "minmax"])
+@pytest.mark.sample(2)
 def test_a_scaled_run_equals_a_run_on_scaled_points(scale, tmp_path, capsys):
     from p2pkm.cli.main import main
 

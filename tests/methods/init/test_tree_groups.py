@@ -45,6 +45,7 @@ def test_every_device_takes_the_cheapest_of_the_tables_that_all_rows_give():
 
 
 @pytest.mark.parametrize("empty", [(0,), (0, 1), (6,), (3,)])
+@pytest.mark.sample(3)
 def test_a_device_without_points_takes_the_group_of_its_parent(empty):
     table = arrange(two_kinds(empty=empty), PATH, d=2)
     tree = build_spanning_tree(table.topology)

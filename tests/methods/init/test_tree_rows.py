@@ -41,6 +41,7 @@ def test_searches_go_on_until_two_have_found_the_least_cost(costs, rows, searche
 
 
 @pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.sample(3)
 def test_all_devices_of_a_component_get_the_same_centroids(name):
     result = seeds("rows", GRAPHS[name])
     components = result.topology.components

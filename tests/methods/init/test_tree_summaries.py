@@ -41,6 +41,7 @@ def seeds(seeding, graph, k=3, **options):
 
 
 @pytest.mark.parametrize(("name", "candidates"), thin(product(GRAPHS, [1, 4]), 3))
+@pytest.mark.sample(3)
 def test_it_finds_what_flooding_finds_to_the_bit(name, candidates):
     found, expected = (
         seeds(f"{seeding}:candidates={candidates}", GRAPHS[name]) for seeding in ("tree-summaries", "flooded-summaries")

@@ -92,6 +92,7 @@ def held(state, device):
 @SPREADS
 @pytest.mark.parametrize("kernels", thin([plain, compiled], 2), ids=["plain", "compiled"])
 @pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.sample(5)
 def test_the_twin_finds_the_same(name, spread, kernels):
     n, links = GRAPHS[name]
     table = arrange(deal(n), links, kernels=kernels)
@@ -293,6 +294,7 @@ def test_in_every_turn_what_a_device_holds_comes_from_one_link_farther():
 
 @SPREADS
 @pytest.mark.parametrize(("family", "n"), thin(product(["path", "ring", "star", "complete", "tree"], [1, 2, 3, 9]), 3))
+@pytest.mark.sample(5)
 def test_every_graph_and_every_number_of_devices(family, n, spread):
     graph = topologies.build(family, n)
     blocks = [np.random.default_rng(i).normal(0, 1, (0 if i % 3 == 1 else 4, 2)) for i in range(n)]

@@ -106,6 +106,7 @@ def bring_together(w, c, i, j):
 @pytest.mark.parametrize("kernels", [plain, compiled], ids=["plain", "compiled"])
 @pytest.mark.parametrize("share", [0.5, 0.04])
 @pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.sample(5)
 def test_the_twin_finds_the_same(name, share, kernels):
     data, _, table, start = scene(name, kernels=kernels)
     found, _ = run(table, start, 5, share=share)

@@ -9,6 +9,7 @@ import p2pkm
 from p2pkm.engine.loop import Start
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
+from tests.support.each import each
 from tests.support.play_rounds import arrange, last, loss, objective, play, points_of, variation
 from tests.support.sampling import thin
 
@@ -259,7 +260,7 @@ def test_coupling_is_dimensionless_and_alpha_is_raw():
     assert p2pkm.GTVMin(2, schedule="jacobi").effective_relaxation() == 1.0
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         ({"k": 0}, "clusters is 0; expected a whole number of at least 1"),

@@ -112,6 +112,7 @@ def test_nor_does_that_of_the_second_version(schedule):
     ),
     ids=["jacobi with passes", "a safeguard alone", "optimal with passes", "no star term", "as printed"],
 )
+@pytest.mark.sample(3)
 def test_the_objective_rises_where_nothing_is_claimed(setting, least, batches):
     share = np.mean([(rises(setting, seed) > 1e-6).mean() for seed in range(batches)])
     assert share > least
@@ -131,6 +132,7 @@ def test_the_monitor_reports_what_it_sees():
 
 @pytest.mark.parametrize("offset", [0.0, 1e6, -1e9])
 @pytest.mark.parametrize("weight", [1e-12, 1.0, 1e12])
+@pytest.mark.sample(3)
 def test_the_monitor_sees_a_rise(offset, weight):
     claim = property(lambda self: replace(p2pkm.GTVMin.traits.fget(self), guarantees_descent=True))
     bold = type("Bold", (p2pkm.GTVMin,), {"traits": claim})  # claims what does not hold: case 06
@@ -152,6 +154,7 @@ def descends(points, n, method, seed):
 @pytest.mark.parametrize(
     ("offset", "unit"), thin([(1000.0, 1e-3), (1.7e9, 1.0), (1e12, 1e6), (1e-8, 1e-14), (1e12, 1e12)], 4)
 )
+@pytest.mark.sample(2)
 def test_rounding_far_from_the_origin_is_no_rise(offset, unit):
     for seed in range(6):
         points = offset + unit * np.random.default_rng(seed).integers(0, 3, (24, 2))

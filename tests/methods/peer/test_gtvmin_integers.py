@@ -111,6 +111,7 @@ def test_a_row_of_small_moves_stays():
 @pytest.mark.parametrize(
     "options", [{}, {"schedule": "jacobi"}, {"schedule": "async"}, {"groups": 1}, {"robust": "saturate"}]
 )
+@pytest.mark.sample(3)
 def test_descent_stays_certified(options):
     rng = np.random.default_rng(1)
     shards = p2pkm.Shards.from_list([rng.normal(4.0 * rng.integers(0, 3, (12, 1)), 1.0, (12, 2)) for _ in range(8)])

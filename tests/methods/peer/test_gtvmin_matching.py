@@ -13,6 +13,7 @@ import p2pkm
 import topologies
 from p2pkm.methods.building_blocks.optimal_matching import match_rows, optimal_variation
 from tests.support.averages import column
+from tests.support.each import each
 from tests.support.play_rounds import arrange, play, random_links, squared
 
 seeds = st.integers(0, 2**32 - 1)
@@ -179,7 +180,7 @@ def test_a_run_certifies_them():
     assert p2pkm.GTVMin(16, schedule="jacobi", local_steps=5, safeguard=True).effective_relaxation() == 0.5
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         ({"matching": "best"}, "unknown matching 'best'"),

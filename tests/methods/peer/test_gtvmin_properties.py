@@ -92,6 +92,7 @@ def test_without_links_every_device_runs_lloyd(schedule):
 
 
 @pytest.mark.parametrize(("setting", "seed"), thin(product(SCHEDULES, range(2)), 2))
+@pytest.mark.sample(3)
 def test_one_cluster_reaches_the_solution_of_the_linear_system(setting, seed):
     data, links, start, _ = instance(seed, k=1, n=5)
     table, alpha = arrange(data, links), 0.8

@@ -134,6 +134,7 @@ def close(found, expected):
 
 @pytest.mark.parametrize(("kernels", "name"), thin(product([plain, compiled], GRAPHS), 5))
 @cases
+@pytest.mark.sample(5)
 def test_centroids_are_those_of_dense_matrices(case, name, kernels):
     data, _, table, start = scene(name, kernels=kernels)
     for turns in (1, 3):
@@ -158,6 +159,7 @@ def test_centroids_with_link_weights_are_those_of_dense_matrices(case, name, ker
 
 @cases
 @given(graph=seeds)
+@pytest.mark.sample(3)
 def test_every_turn_conserves_the_sums_over_all_devices(case, graph):
     table, start = draw(graph)
     found, _ = case.play(table, start, 2, 4)
@@ -268,6 +270,7 @@ def test_a_run_converges_near_central_k_means(case):
 @pytest.mark.parametrize(
     ("name", "faults"), thin(product(CASES, ["loss=0.4", "delay=0.5,max_delay=3", "dropout=0.3,dropout_length=2"]), 4)
 )
+@pytest.mark.sample(3)
 def test_under_faults_centroids_stay_near_the_points(name, faults):
     case = CASES[name]
     X, y = p2pkm.grid16(points=10, seed=3)
@@ -327,6 +330,7 @@ def power_of_metropolis(graph, turns):
     nx.cycle_graph(9), nx.path_graph(9), nx.star_graph(8), nx.complete_graph(9),
     nx.convert_node_labels_to_integers(nx.grid_2d_graph(3, 3)),
 ], ids=["ring", "path", "star", "complete", "grid"])  # fmt: skip
+@pytest.mark.sample(3)
 def test_the_turns_of_a_graph_are_the_first_that_spread_the_sums_of_one_device(graph, unevenness):
     found = count_turns(Topology.from_graph(graph), 1, unevenness)
     # A device at an end of a longest path decides.

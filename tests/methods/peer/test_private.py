@@ -22,6 +22,7 @@ from p2pkm.methods.peer import private
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalNetwork
+from tests.support.each import each
 from tests.support.run_cli import here, on_ranks, solve
 from tests.support.sampling import thin
 
@@ -121,6 +122,7 @@ def search_worst(plan, known, pairs, rounds=40):
 @pytest.mark.parametrize(
     ("kind", "relation"), thin(product([kind for kind in Kind if kind != Kind.END], ["add", "replace"]), 3)
 )
+@pytest.mark.sample(3)
 def test_no_point_that_a_search_finds_changes_a_release_by_more_than_its_sensitivity(kind, relation):
     plan, known = transcript(kind, relation=relation)
     worst = search_worst(plan, known, relation == "replace", rounds=10)
@@ -437,6 +439,7 @@ def deliver(monkeypatch, change, only=4):
 
 @pytest.mark.filterwarnings("ignore:.*ended without centroids")  # 2 rounds: before the model
 @pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.sample(3)
 def test_a_device_computes_from_the_command_that_it_received(trust, monkeypatch):
     """A leaf whose received origins are moved: its table, and what it sends on, follow from them, all others do not."""
     graph, shards = topologies.complete(6), deal(6)
@@ -473,6 +476,7 @@ def test_a_device_computes_from_the_command_that_it_received(trust, monkeypatch)
     (lambda command, kind: command + 1.0, "device 4 received a command"),  # of another release
     (lambda command, kind: np.append(command[:8], np.zeros(2 * 4 * 61)), "device 4 received a command of 496 numbers"),
 ])  # fmt: skip
+@pytest.mark.sample(3)
 def test_a_command_that_cannot_be_that_of_the_root_ends_the_run_at_its_receiver(change, message, monkeypatch):
     deliver(monkeypatch, change)
     with pytest.raises(p2pkm.NetworkError, match=message):
@@ -507,6 +511,7 @@ def test_it_ends_after_all_sums_and_never_earlier():
 
 
 @pytest.mark.parametrize(("k", "d", "sums"), [(3, 2, 5), (9, 5, 7), (3, 5, 9)])
+@pytest.mark.sample(3)
 def test_the_number_of_sums_follows_from_clusters_and_features(k, d, sums):
     rng = np.random.default_rng(0)
     shards = p2pkm.Shards.from_list([rng.normal(size=(30, d)) for _ in range(4)])
@@ -521,6 +526,7 @@ def test_more_rounds_than_sums_say_nothing_more():
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.sample(3)
 def test_with_little_noise_it_comes_near_to_lloyd(trust):
     method = Private(4, epsilon=500.0, radius=40.0, trust=trust)
     assert p2pkm.simulate(method, GRAPHS["ring"], deal(9, points=60)).summary["ratio_mean"] < 1.02
@@ -534,6 +540,7 @@ def spread(d, k, m, devices=4, seed=0):
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
+@pytest.mark.sample(3)
 def test_many_features_are_projected_and_cost_little(trust):
     """Without projection the ratio is above 1.1 here."""
     method = Private(5, epsilon=2.0 if trust != "none" else 4.0, radius=12.0, trust=trust)
@@ -618,13 +625,13 @@ REFUSED = (
 )
 
 
-@pytest.mark.parametrize(("method", "options", "message"), REFUSED, ids=lambda value: str(value)[:40])
+@each(("method", "options", "message"), REFUSED, ids=lambda value: str(value)[:40])
 def test_what_would_break_the_guarantee_is_refused(method, options, message):
     with pytest.raises(p2pkm.P2PKMError, match=message):
         p2pkm.simulate(Private(4, **method), GRAPHS["ring"], deal(9), **options)
 
 
-@pytest.mark.parametrize(("options", "message"), [
+@each(("options", "message"), [
     ({"epsilon": 0.0}, "epsilon is 0.0"), ({"epsilon": math.inf}, "epsilon is inf"), ({"radius": -1.0}, "radius is -1"),
     ({"radius": math.nan}, "radius is nan"), ({"delta": 0.0}, "delta is 0.0"), ({"delta": 1.0}, "delta is 1.0"),
     ({"center": math.inf}, "center is inf"), ({"trust": "mask"}, "Did you mean 'masks'"),

@@ -152,6 +152,7 @@ def test_both_forms_give_the_same_bits(case):
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.sample(5)
 def test_both_forms_give_the_same_bits_on_many_points(seed, d):
     rng = np.random.default_rng(seed)
     points, weights = rng.normal(size=(rng.integers(60, 300), d)).round(1), rng.random(300) + 0.01
@@ -162,6 +163,7 @@ def test_both_forms_give_the_same_bits_on_many_points(seed, d):
 
 
 @pytest.mark.parametrize("seed", range(10))
+@pytest.mark.sample(5)
 def test_coordinate_descent_against_the_cost_of_the_whole_partition(seed):
     points = normal(seed, [25])[0]
     start = points[:4].copy()

@@ -14,6 +14,7 @@ from p2pkm.data.sources import balls
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.methods.server.feca import FeCA, measure_radii, prune_centroids
+from tests.support.each import each
 from tests.support.sampling import thin
 from tests.support.server import clients_of, serve
 
@@ -122,6 +123,7 @@ def draw(rng, clients=5, spread=6.0):
         3,
     ),
 )
+@pytest.mark.sample(3)
 def test_a_run_follows_the_printed_algorithms(variant, options):
     removed = 0
     for seed in range(25):
@@ -351,7 +353,7 @@ def test_both_forms_of_the_kernels_give_the_same_bits():
         assert_array_equal(one.model, other.model)
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         {"k": 0}, {"variant": "other"}, {"pair": "drop"}, {"local_k": 0}, {"seeding": "box"}, {"n_init": 0},

@@ -20,6 +20,7 @@ from p2pkm.methods.building_blocks.gdp import epsilon_of, mu_of
 from p2pkm.methods.server import feddp
 from p2pkm.methods.server.feddp import FedDPState, Phase
 from p2pkm.metrics.closing_rows import format_privacy, format_published
+from tests.support.each import each
 from tests.support.run_cli import here, ranks, there
 from tests.support.sampling import thin
 from tests.support.server import clients_of
@@ -197,6 +198,7 @@ def search_worst(method, phase, d, rounds=12):
 
 
 @pytest.mark.parametrize(("phase", "relation", "d"), thin(product(list(Phase), ["add", "replace"], [2, 6]), 3))
+@pytest.mark.sample(3)
 def test_no_point_that_a_search_finds_changes_a_sum_by_more_than_its_sensitivity(phase, relation, d):
     method = FedDP(3, epsilon=1.0, radius=10.0, relation=relation)
     if phase == Phase.MOMENTS and d == 2:
@@ -404,7 +406,7 @@ def test_the_published_values_are_those_of_the_authors():
     assert "320  local points sent unchanged" in out
 
 
-@pytest.mark.parametrize(("options", "message"), [
+@each(("options", "message"), [
     ({"epsilon": 0.0}, "feddp:epsilon"),
     ({"radius": -1.0}, "feddp:radius"),
     ({"radius": 1e-300}, "feddp:radius"),

@@ -208,6 +208,7 @@ def frame(data):
 
 
 @VERSIONS
+@pytest.mark.sample(2)
 def test_rounds_follow_the_published_updates(version):
     for seed in range(6):
         data = deal(seed)

@@ -13,6 +13,7 @@ from p2pkm.methods.server.finite_field.multisets import UndecodableError, power_
 from p2pkm.methods.server.finite_field.polynomials import divide, gcd, multiply, power, subtract
 from p2pkm.methods.server.finite_field.primes import is_prime, next_prime
 from p2pkm.methods.server.finite_field.roots import roots, splits
+from tests.support.each import each
 from tests.support.sampling import thin
 
 PRIMES = [2, 3, 5, 7, 101, 65537, 2**31 - 1, 2147483659, 2**61 - 1, 2**64 + 13, 2**127 - 1, 2**521 - 1]
@@ -70,7 +71,7 @@ def test_mersenne_primes(exponent):
     assert not is_prime((2**exponent - 1) * (2**61 - 1))
 
 
-@pytest.mark.parametrize(
+@each(
     "number",
     [561, 2047, 3215031751, 3825123056546413051, 318665857834031151167461, 3317044064679887385961981,
      (2**61 - 1) ** 2, 179 * 181, 2**64, 2**67 - 1],
@@ -79,7 +80,7 @@ def test_numbers_that_look_prime_to_few_bases_are_not(number):
     assert not is_prime(number)
 
 
-@pytest.mark.parametrize(
+@each(
     ("bound", "prime"),
     [(-5, 2), (0, 2), (2, 3), (7, 11), (2**31, 2147483659), (2**40, 2**40 + 15), (2**64, 2**64 + 13),
      (2**127 - 2, 2**127 - 1)],
@@ -131,7 +132,7 @@ def test_powers_are_repeated_products(data, p, exponent):
     assert power(shift, exponent, modulus, p) == expected
 
 
-@pytest.mark.parametrize("p", [2, 3, 5, 7, 31, 101])
+@each("p", [2, 3, 5, 7, 31, 101])
 def test_all_elements_of_a_small_field_are_found(p):
     f = [0, p - 1, *[0] * (p - 2), 1] if p > 2 else [0, 1, 1]
     assert splits(f, p)
@@ -191,6 +192,7 @@ def test_every_multiset_is_recovered(data, p):
 
 
 @pytest.mark.parametrize(("p", "size"), thin([(1019, 150), (2**40 + 15, 150), (2**127 - 1, 40)], 2))
+@pytest.mark.sample(2)
 def test_large_multisets_are_recovered(p, size):
     counts = random_multiset(random.Random(size), p, size)
     assert recover(power_sums(counts, 2 * size, p), p) == counts

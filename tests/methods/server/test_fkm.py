@@ -42,6 +42,7 @@ def blobs(rng, sizes, d=2):
 
 
 @pytest.mark.parametrize("options", thin([{}, {"keep_empty": True}, {"local_steps": 3}, {"min_count": 1}], 2))
+@pytest.mark.sample(2)
 def test_every_uplink_is_that_of_the_naive_client(options):
     naive = {
         "keep_empty": options.get("keep_empty", False),

@@ -12,6 +12,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.server.fkmeanscb import FKMeansCB, laplace_quantiles
+from tests.support.each import each
 from tests.support.server import serve
 
 
@@ -82,7 +83,7 @@ def test_hardly_any_points():
     assert_array_equal(serve(FKMeansCB(3, epsilon=None), [[], [[1.0, 2.0]] * 5]).model, [[1.0, 2.0]])
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         {"k": 0}, {"local_k": 0}, {"epsilon": 0.0}, {"epsilon": -1.0}, {"epsilon": math.nan}, {"epsilon": 1e-300},

@@ -14,6 +14,7 @@ from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference as plain
 from p2pkm.kernels.reference import uniforms
 from p2pkm.methods.server.kfed import KFED
+from tests.support.each import each
 from tests.support.sampling import thin
 from tests.support.server import clients_of, serve
 
@@ -85,6 +86,7 @@ def server(tables, k, first, limit):
 @pytest.mark.parametrize(
     ("d", "finish", "device"), thin(product([1, 2, 3, 6], ["one", "converge"], ["random", "first"]), 5)
 )
+@pytest.mark.sample(3)
 def test_a_run_is_what_the_paper_says(d, finish, device):
     for seed in range(5):
         data = blobs(seed, [40, 3, 25, 2, 31], d)
@@ -246,7 +248,7 @@ def test_greedy_seeds_are_better_than_plain_ones():
     assert costs["greedy"] < costs["plain"]
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         {"k": 0},

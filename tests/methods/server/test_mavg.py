@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from p2pkm.core.errors import ExperimentError
 from p2pkm.methods.server.mavg import MAvg
+from tests.support.each import each
 from tests.support.server import clients_of, serve
 
 
@@ -43,7 +44,7 @@ def test_a_short_table_is_matched_in_part_and_the_reference_is_the_first_with_k_
     assert_allclose(aggregate([[[9.0]], [[1.0]], []], 2), [[5.0]])
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each("seed", range(10))
 def test_the_matching_is_the_best_of_all(seed):
     rng = np.random.default_rng(seed)
     tables = [rng.normal(size=(rng.integers(0, 5), 2)) for _ in range(4)] + [rng.normal(size=(4, 2))]

@@ -43,6 +43,7 @@ def test_the_hub_acts_first_and_the_clients_open():
 
 
 @pytest.mark.parametrize("name", SERVED)
+@pytest.mark.sample(5)
 def test_messages_of_rounds_on_clients(name):
     """R rounds cost n (R + 1) messages up and n R down, a one-shot method n and n, alone none."""
     method, n = find(name)(3), 4
@@ -55,6 +56,7 @@ def test_messages_of_rounds_on_clients(name):
 
 @pytest.mark.parametrize("name", [name for name in ONE_SHOT if name != "local"])
 @pytest.mark.parametrize("rounds", [1, 5])
+@pytest.mark.sample(5)
 def test_one_shot_methods_end_by_silence_after_one_round(name, rounds):
     result = p2pkm.simulate(find(name)(3), None, shards(), rounds=rounds)
     assert (result.summary["termination"], result.summary["rounds"]) == ("silent", 1)

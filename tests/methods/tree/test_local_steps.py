@@ -60,6 +60,7 @@ def test_two_clients_by_hand():
 
 
 @pytest.mark.parametrize(("steps", "pull", "weighted"), thin(product([1, 3, 100], [0.0, 0.7, 20.0], [False, True]), 5))
+@pytest.mark.sample(3)
 def test_the_twin_finds_the_same_centroids(steps, pull, weighted):
     for seed in range(3):
         data, _ = draw(seed=seed)
@@ -154,6 +155,7 @@ def test_cluster_numbers_keep_their_meaning():
 
 
 @pytest.mark.parametrize("options", [{"groups": 2}, {"search": "breathing"}])
+@pytest.mark.sample(2)
 def test_groups_and_searches_come_first(options):
     data = draw(seed=6, m=40)[0]
     graph = topologies.ring(6)

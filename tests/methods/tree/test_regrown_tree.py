@@ -165,6 +165,7 @@ QUICK = ("root", "cut vertex", "late")
 
 
 @pytest.mark.parametrize("name", [pytest.param(one, marks=() if one in QUICK else pytest.mark.slow) for one in LOST])
+@pytest.mark.sample(3)
 def test_those_who_are_there_take_the_steps_of_the_twin(name):
     graph, absences, parts = LOST[name]
     (n, links), rounds = GRAPHS[graph], 45
@@ -284,6 +285,7 @@ def test_groups_and_searches_go_on(options, tmp_path):
 
 
 @pytest.mark.parametrize("words", ["loss=0.1", "dropout=0.1,delay=0.1", "link_failure=0.01", "partition=2-3"])
+@pytest.mark.sample(3)
 def test_other_faults_are_refused(words):
     ending = here("--algorithm", "treelloyd", "--out", "none", "--faults", words)
     assert ending.code == 2 and "supports only faults of devices (dropout, late_join, straggler" in ending.err

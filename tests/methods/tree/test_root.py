@@ -1,12 +1,12 @@
 """Decisions of a root, without messages: a table of states and totals, and the commands that follow."""
 
 import numpy as np
-import pytest
 from numpy.testing import assert_array_equal
 
 from p2pkm.methods.tree import search, tracking
 from p2pkm.methods.tree.command import ADD, ERRORS, FACTOR, KEEP, MOVE, REMOVE, REVERT, STOP, UTILITIES
 from p2pkm.methods.tree.root import GROWN, LLOYD, REQUESTED, SHRUNK, Root, Totals, decide
+from tests.support.each import each
 
 INF = np.inf
 START = Root(cost=INF, errors=np.zeros(4), tried=INF, rows=2, trials=0, phase=LLOYD, steps=0)
@@ -61,7 +61,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_next_state_and_command(name):
     state, totals, tol, searches, changes, code = CASES[name]
     root = change(START, state)
@@ -149,7 +149,7 @@ LATER = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LATER)
+@each("name", LATER)
 def test_next_state_and_command_while_points_change(name):
     state, totals, changes, code = LATER[name]
     after, command = tracking.decide(change(TRACKED, state), change(TOTALS, totals), 1e-3)

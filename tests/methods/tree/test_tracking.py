@@ -127,6 +127,7 @@ def follow(points, start, frames, links=None):
 
 
 @pytest.mark.parametrize(("seed", "growth"), [(7, 1.25), (12, 1.0)])
+@pytest.mark.sample(2)
 def test_the_twin_finds_the_same_rows_in_every_round(seed, growth):
     """A cluster jumps in round 3; all spread from round 6 to 9, where no other rows help."""
     rng = np.random.default_rng(seed)
@@ -154,6 +155,7 @@ def test_the_step_is_a_share_of_the_spread_around_the_mean_where_rows_are_the_po
 
 
 @pytest.mark.parametrize(("place", "size"), [(0.0, 1e-3), (0.0, 1e6), (0.1, 1e-3), (0.1, 1e2), (-1e9, 1e3)])
+@pytest.mark.sample(3)
 def test_points_that_are_alike_at_first_are_followed_when_they_part(place, size):
     alike, apart = np.full((4, D), place), place + size * np.array([[0, 0], [2, 0], [0, 4], [2, 4]])
     history, _, _ = follow(

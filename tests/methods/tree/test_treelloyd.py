@@ -114,6 +114,7 @@ def run(data, links, start, rounds=30, tol=0.0, **more):
 
 
 @pytest.mark.parametrize("name", thin(GRAPHS, 3))
+@pytest.mark.sample(3)
 def test_the_twin_finds_the_same_whole_numbers(name):
     n, links = GRAPHS[name]
     for seed in range(2):

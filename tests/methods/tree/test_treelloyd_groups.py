@@ -82,6 +82,7 @@ def begin(seed, n, count=2, k=3):
 
 
 @pytest.mark.parametrize("name", ["two", "path", "ring", "star", "grid"])
+@pytest.mark.sample(3)
 def test_the_twin_finds_the_same_tables_and_groups(name):
     n, links = GRAPHS[name]
     for seed in range(3):
@@ -135,6 +136,7 @@ def test_a_device_in_the_wrong_group_changes_it_and_takes_its_points_along():
 
 
 @pytest.mark.parametrize("bridges", [1, 16])
+@pytest.mark.sample(2)
 def test_communities_are_found_and_reported(bridges):
     made, graph = p2pkm.communities(seed=203), topologies.communities(16, bridges=bridges, seed=203)
     shards = p2pkm.Shards.deal(made.points, made.device)
