@@ -9,7 +9,7 @@ from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.expected_messages import Known, TreePasses
 from p2pkm.core.messages import DenseMessages, Inbox
 from p2pkm.core.states import register
-from p2pkm.core.traits import MethodTraits
+from p2pkm.core.traits import Condition, MethodTraits
 from p2pkm.methods.building_blocks import tree_sums
 from p2pkm.methods.building_blocks.spanning_tree import build_spanning_tree
 from p2pkm.methods.tree import search
@@ -135,7 +135,10 @@ class TrackingTreeLloyd(TreeLloyd):
     @property
     def traits(self) -> MethodTraits:
         """Traits of the method, see `p2pkm.core.traits`."""
-        return replace(super().traits, guarantees_descent=False, tolerates_absence=False)
+        traits = super().traits
+        reason = "adds up sums along a tree; while points change, all devices must take part in every round"
+        incompatible_with = {**traits.incompatible_with, Condition.LOSSY_LINKS: reason}
+        return replace(traits, guarantees_descent=False, tolerates_absence=False, incompatible_with=incompatible_with)
 
     def on(self, topology: Topology) -> "TrackingOnGraph":
         """Bind the method to a spanning tree of the graph."""
