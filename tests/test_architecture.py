@@ -1,6 +1,7 @@
 """The rules of the house that no linter knows: who may import what."""
 
 import ast
+import gc
 import subprocess
 import sys
 import tomllib
@@ -178,7 +179,12 @@ DEEP = {  # the same parameters, with a server and without
 def _trees() -> dict[Path, ast.Module]:
     """Parse all modules, in a test: at the import of this one each worker would do it."""
     paths = sorted([*ROOT.glob("p2pkm/**/*.py"), *ROOT.glob("topologies/**/*.py")])
-    return {path: ast.parse(path.read_text()) for path in paths}
+    gc.disable()  # all that is made stays to the end, and the collector would look at it again and again
+    try:
+        return {path: ast.parse(path.read_text()) for path in paths}
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @cache
