@@ -10,13 +10,16 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import front_page
-import measured
-import reference_pages
-import verdicts
-
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
+# The program beside these pages, not another copy that is installed, whose pages would be written here in silence.
+sys.path.insert(0, str(ROOT))
+
+import front_page  # noqa: E402
+import measured  # noqa: E402
+import reference_pages  # noqa: E402
+import verdicts  # noqa: E402
+
 METHOD_PAGES = HERE / "ref" / "methods"
 PART = re.compile(r"(<!-- made: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

@@ -87,9 +87,9 @@ def check_method(
         - ``"declaration"``: base class, traits, name, schedule and functions are present.
         - ``"shapes"``: states and messages have the shapes and types of `p2pkm.core.protocols.State` and
           `p2pkm.core.messages`, tables have at least the declared number of rows, and only active devices send.
-        - ``"finite"``: each centroid is finite or absent (+inf in all columns), also if some are absent at the start;
-          devices with points have at least one centroid, and messages are finite unless
-          `p2pkm.core.traits.MessageContent` is ``OTHER``.
+        - ``"finite"``: each centroid is finite or absent (+inf in all columns), also if some are absent at the start,
+          in which case a run ends without an exception, too; devices with points have at least one centroid, and
+          messages are finite unless `p2pkm.core.traits.MessageContent` is ``OTHER``.
         - ``"runs"``: a run ends without an exception.
         - ``"repeatable"``: two runs with the same seed are bit-identical, whatever the state of NumPy's global
           generator.
@@ -154,6 +154,7 @@ class _Trial:
     rounds: int
     outer: dict[str, str]
     starts_local: bool = False
+    lacks_row: bool = False
 
     @cached_property
     def topology(self) -> Topology:
@@ -167,14 +168,22 @@ class _Trial:
     @property
     def start(self) -> Floats | None:
         """Common initial centroids of all devices; None if the method does not accept initial centroids."""
-        return None if self.starts_local else trial_start(self.method, self.topology)
+        start = None if self.starts_local else trial_start(self.method, self.topology)
+        if start is not None and self.lacks_row:
+            start[:, -1] = np.inf
+        return start
 
     @cached_property
     def on_absent_rows(self) -> "_Trial | None":
-        """Trial in which devices with fewer points than clusters start with absent rows; None if none can be absent."""
-        traits = self.method.traits
-        if self.start is None or traits.needs_shared_start or not hasattr(self.method, "init"):
+        """Trial that starts with absent rows; None if none can be absent.
+
+        Absent are rows of devices with fewer points than clusters or, if all devices must start from the same
+        centroids, the last row of all of them, as with fewer distinct points than clusters.
+        """
+        if self.start is None or not hasattr(self.method, "init"):
             return None
+        if self.method.traits.needs_shared_start:
+            return replace(self, lacks_row=True)
         return replace(self, method=self.method.replaced(init=Init.of("local")), starts_local=True)
 
     @property
@@ -254,10 +263,13 @@ class _Trial:
     def findings(self) -> Mapping[str, str]:
         """Violations found in the calls of the method, by the name of the check."""
         is_numeric = self.method.traits.message_content is not MessageContent.OTHER
-        checker = ContractChecker(self.method.k, FEATURES, numbers=is_numeric, absent=self.starts_local)
-        # An exception is reported by the check "runs", a wrong shape by the findings themselves.
-        with suppress(CrashError):
+        absent = self.starts_local or self.lacks_row
+        checker = ContractChecker(self.method.k, FEATURES, numbers=is_numeric, absent=absent)
+        try:
             self.play(observer=checker)
+        except CrashError as error:
+            # Of a run with absent rows, this is the only trace of an exception.
+            checker.findings.setdefault("runs", str(error))
         return checker.findings
 
 
@@ -278,11 +290,18 @@ def _check_repeatable(trial: _Trial) -> str:
 
 def _check_finite(trial: _Trial) -> str:
     absent = trial.on_absent_rows
-    if absent is not None and "finite" not in trial.findings and "finite" in absent.findings:
-        return (
-            f"with absent centroids (+inf) at the start, as init='local' has them on devices with fewer points than "
-            f"clusters: {absent.findings['finite']}. Compute with present rows only (np.isfinite): inf - inf is NaN"
-        )
+    if absent is not None and not trial.findings.keys() & {"finite", "runs"}:
+        found = absent.findings.get("finite") or absent.findings.get("runs")
+        if found:
+            where = (
+                "on all devices, as with fewer distinct points than clusters"
+                if absent.lacks_row
+                else "as init='local' has them on devices with fewer points than clusters"
+            )
+            return (
+                f"with absent centroids (+inf) at the start, {where}: {found}. Compute with present rows only "
+                "(np.isfinite): inf - inf is NaN"
+            )
     try:
         centroids = trial.plain.result.centroids
     except CrashError:

@@ -1,7 +1,9 @@
 """What is written into pages by docs/write_pages.py is up to date, and lists all registered names."""
 
 import importlib.util
+import os
 import re
+import subprocess
 import sys
 
 import pytest
@@ -31,6 +33,18 @@ def write_pages():
 def test_pages_are_up_to_date(write_pages):
     outdated = [page.name for page in write_pages.list_outdated()]
     assert outdated == [], "python docs/write_pages.py"
+
+
+def test_pages_are_made_by_the_program_beside_them(tmp_path):
+    (tmp_path / "p2pkm.py").write_text("raise ImportError('another copy')\n")
+    # Under another name than __main__, it imports the program but writes nothing.
+    command = [sys.executable, "-c", f"import runpy; runpy.run_path({str(DOCS / 'write_pages.py')!r})"]
+    path = os.pathsep.join((str(tmp_path), str(DOCS)))
+    environment = os.environ | {"PYTHONPATH": path}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_is_out_of_date_is_found(write_pages):

@@ -7,6 +7,7 @@ from operator import itemgetter
 
 import numpy as np
 import pytest
+from scipy.optimize import linear_sum_assignment
 
 import p2pkm
 import topologies
@@ -402,6 +403,14 @@ class DividesByCounts(DividesByZero):
         return device.sums / device.counts[:, None]
 
 
+class MatchesAbsentRows(DividesByCounts):
+    """Pairs the rows of neighbors with its own, also those of absent centroids, at infinity."""
+
+    def combine(self, device):
+        gaps = ((device.centroids[:, None] - device.tables[0]) ** 2).sum(axis=2) if len(device.tables) else np.eye(3)
+        return device.centroids[linear_sum_assignment(gaps)[0]]
+
+
 class SendsNaNToNeighbors(p2pkm.ConsensusLloyd):
     def message(self, state, devices):
         messages = super().message(state, devices)
@@ -487,6 +496,7 @@ METHODS = [
     (HidesItsCentroids, "suppression", "Declare MessageContent.CENTROIDS"),
     (ClaimsToSuppress, "suppression", "devices.min_count"),
     (SubtractsAbsentRows, "finite", "inf - inf is NaN"),
+    (MatchesAbsentRows, "finite", "on all devices, as with fewer distinct points than clusters: the run failed with"),
 ]
 
 

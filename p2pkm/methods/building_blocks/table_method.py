@@ -45,7 +45,8 @@ class Neighborhood(NamedTuple):
     counts : float64[k]
         Weight of these points, 1 for each point without weights.
     tables : float64[b, k, d]
-        Centroids last received from each neighbor with an active link, in ascending number of the neighbor.
+        Centroids last received from each neighbor with an active link, in ascending number of the neighbor; absent
+        ones are +inf, so that differences of two absent ones are NaN.
     link_weights : float64[b]
         Weights of the links to these neighbors, 1 on graphs without weights.
     unit : float
