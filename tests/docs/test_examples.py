@@ -13,6 +13,7 @@ from tests.support.run_cli import environment
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
 
+SMALL = {"week": ("--devices", "40", "--hours", "26", "--jobs", "1")}
 OPTIONAL = {"anndata", "jax", "polars", "pyarrow", "pymetis", "dp_accounting"}
 
 
@@ -40,7 +41,7 @@ def test_example_runs(path, tmp_path):
     if path.stem == "deep_clustering":
         pytest.importorskip("jax", reason="needs the extra deep")
     done = subprocess.run(
-        [sys.executable, "-W", "error", path],
+        [sys.executable, "-W", "error", path, *SMALL.get(path.stem, ())],
         cwd=tmp_path,
         env=environment(),
         capture_output=True,
