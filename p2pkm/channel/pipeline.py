@@ -212,15 +212,13 @@ def _begin(transform: Transform, stage: Stage, *, closing: bool) -> bool:
             f"begin of transform {transform.name} returned {active!r}; expected the transform itself, whose attributes "
             "checkpoints contain, or None if it does not act in the stage"
         )
-    keeps_references = any(isinstance(value, References) for value in vars(transform).values())
-    allowed = [
-        one.value for one in Condition if one in REFERENCES_AT_BOTH_ENDS.keys() - transform.incompatible_with.keys()
-    ]
-    if keeps_references and allowed:
-        raise ContractError(
-            f"transform {transform.name} keeps References, but can be combined with {', '.join(allowed)}, after which "
-            "two ends of a link hold different tables. Add incompatible_with = REFERENCES_AT_BOTH_ENDS"
-        )
+    if any(isinstance(value, References) for value in vars(transform).values()):
+        missing = REFERENCES_AT_BOTH_ENDS.keys() - transform.incompatible_with.keys()
+        if allowed := [one.value for one in Condition if one in missing]:
+            raise ContractError(
+                f"transform {transform.name} keeps References, but can be combined with {', '.join(allowed)}, after "
+                "which two ends of a link hold different tables. Add incompatible_with = REFERENCES_AT_BOTH_ENDS"
+            )
     return active is not None
 
 

@@ -305,14 +305,12 @@ class Ledger:
     def sums(self) -> tuple[int, int, int]:
         """Messages, bytes and encoded bytes that the batch has sent so far."""
         self._count()
-        degrees = np.diff(self._indptr)
-        messages, volume, wire = (self._total(row, degrees) for row in (0, 2, 3))
+        totals = self._edges.counts.sum(axis=1, dtype=np.int64)
+        if self._senders.counts.size:
+            # Unlike a matrix product, it does not convert the counts of all devices at once.
+            totals += np.einsum("ij,j->i", self._senders.counts, np.diff(self._indptr), dtype=np.int64)
+        messages, _, volume, wire = totals.tolist()
         return messages, volume, wire
-
-    def _total(self, row: int, degrees: Integers) -> int:
-        """Add up a row of the totals over all edges."""
-        total = int(self._edges.counts[row].sum(dtype=np.int64))
-        return total + int(self._senders.counts[row] @ degrees) if self._senders.counts.size else total
 
     @property
     def edges(self) -> NDArray[np.integer[Any]]:
