@@ -95,7 +95,7 @@ NO_BLAS = {  # calls outside of `single_thread` that are none of BLAS, or whose 
     "p2pkm/methods/tree/regrown_tree.py": {"_compare_offers": "whole numbers"},
     "p2pkm/deep/networks.py": {"_apply_linear": "JAX", "_apply_dense": "JAX"},
     "p2pkm/deep/training.py": {"loss": "JAX"},
-    "p2pkm/network/ledger.py": {"_total": "whole numbers"},
+    "p2pkm/network/ledger.py": {"sums": "whole numbers"},
     "p2pkm/privacy/row_space.py": {"multiply_modulo": "exact products and sums"},
     "p2pkm/analysis/rank_correlations.py": {
         "_permute": "within correlate",
