@@ -195,7 +195,7 @@ class Ledger:
     Attributes
     ----------
     last : ExchangeRecord
-        The last dense exchange, once there is one.
+        The last dense exchange, once there is one; not kept with many devices.
     """
 
     last: ExchangeRecord
@@ -253,10 +253,11 @@ class Ledger:
     def _note(self, at: tuple[int, int], sent: _Sent, known: Integers | None) -> None:
         """Store a dense exchange; repetitions of a pending one only increase its count; known: see `_add_up`."""
         rows, row_bytes, edges, wire = sent
-        self.last = ExchangeRecord(*at, rows, row_bytes, edges, wire=wire)
+        exchange = ExchangeRecord(*at, rows, row_bytes, edges, wire=wire)
         if self._is_large:
-            self._add_up(self.last, 1, known)
+            self._add_up(exchange, 1, known)
             return
+        self.last = exchange
         # Equal keys mean equal exchanges: all arrays of one field have the same type, so equal bytes are equal arrays.
         key = (
             row_bytes,
@@ -266,7 +267,7 @@ class Ledger:
         )
         pending = self._pending.get(key)
         if pending is None:
-            pending = self._enqueue(key, self.last)
+            pending = self._enqueue(key, exchange)
         pending.times += 1
         self._append(at, pending.pattern)
 
