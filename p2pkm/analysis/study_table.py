@@ -264,6 +264,8 @@ class Study:
         >>> figure.axes[0].get_ylabel()
         'plain bytes'
         """
+        if any(kind in row for row in self.rows):
+            raise ExperimentError(f"kind is {kind!r}, which is a column. Use figure={kind!r}, or x= and y={kind!r}")
         check_choice(kind, ("seeds", "differences", "explained"), "kind")
         if x is not None:
             if kind != "seeds" or figure is not None:

@@ -96,6 +96,10 @@ def test_figures_and_spreads_that_are_none_are_refused():
         study(a=NOISY).to_latex(spread="sem")
     with pytest.raises(ExperimentError, match=r"kind is 'violin'"):
         study(a=NOISY).plot("violin")
+    with pytest.raises(
+        ExperimentError, match=r"kind is 'bytes', which is a column. Use figure='bytes', or x= and y='bytes'"
+    ):
+        study(a=NOISY).plot("bytes")
 
 
 def test_what_comes_before_the_seed_is_the_configuration():
