@@ -127,7 +127,7 @@ def main():
     quality.set_yscale("log")
     quality.set_ylabel("cost above central k-means (%)")
     quality.set_title("Points that change, and phones that come and go", loc="left")
-    quality.legend(fontsize=8, ncols=2)
+    figure.legend(loc="outside lower center", fontsize=9, ncols=4)
     phones.plot(present, color="gray")
     phones.set_ylabel("phones online")
     phones.set_ylim(0, None)
