@@ -38,7 +38,7 @@ def build(shards, run):
         p2pkm.partition_report(shards), Page("<p>" * 999), topologies.show(topologies.ring(9)),
         topologies.build("ring", 200, light=True), topologies.one_peer_exponential(64), p2pkm.Init.of("global"),
         p2pkm.LinkModel.of("wan"), p2pkm.Faults.of("loss=0.1"), p2pkm.StalePolicy.keep(), p2pkm.Byzantine.of("2"),
-        p2pkm.Quantization.of("rice"), p2pkm.Compression.of("topk"),
+        p2pkm.Quantization.of("rice"), p2pkm.Compression.of("topk"), p2pkm.ClientShare.of("0.1"),
         p2pkm.DataStream.of("drawn:kind=slow"), p2pkm.P2PKMeans(3),
         p2pkm.P2PStandardScaler(),
         topologies.read_recipe("inner-outer-32"),
