@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p2pkm.analysis.explanation import explain
-from p2pkm.analysis.study_table import ReadRows, find_axes, read_rows
+from p2pkm.analysis.study_table import find_axes, read_rows
 from p2pkm.metrics.registry import ShownIn, keys
 from p2pkm.viz.figures.columns import plot_columns
 from p2pkm.viz.figures.explained import plot_explained
@@ -29,7 +29,7 @@ def draw_study(study: Any, folder: Path, kinds: Sequence[str] = USUAL) -> list[P
     """Write all figures for which a study has values, by default as PNG and SVG."""
     rows = read_rows(study)
     draws: Draws = {}
-    compared = ReadRows(row for row in rows if row.get("rounds_to_1pct") is not None)
+    compared = [row for row in rows if row.get("rounds_to_1pct") is not None]
     if len({row["graph"] for row in compared if row.get("spectral_gap") is not None}) > 1:
         draws["measures"] = partial(plot_measures, compared)
         if _has(compared, _ROUNDS_TO_CENTRAL):
