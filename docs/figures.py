@@ -41,6 +41,7 @@ FIGURES = {
     "bench_fronts.png": ("python docs/benchmark.py", "", "bench_fronts.png"),
     "coupling.png": ("python examples/coupling.py", "", "coupling.png"),
     "byzantine.png": ("python examples/byzantine.py", "", "byzantine.png"),
+    "week.png": ("python examples/week.py", "", "week.png"),
 }
 
 
