@@ -244,7 +244,6 @@ def test_a_job_whose_time_is_up_can_go_on(cluster, tmp_path):
 
 
 def count(run):
-    """Return the last round that a run has recorded."""
+    """Return the number of records of a run: rounds start again at 0 in each stage."""
     path = run / "rounds.jsonl"
-    lines = path.read_text().rpartition("\n")[0].splitlines() if path.is_file() else []
-    return json.loads(lines[-1])["round"] if lines else 0
+    return path.read_text().count("\n") if path.is_file() else 0
