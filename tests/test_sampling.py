@@ -9,7 +9,7 @@ from tests.conftest import pytest_collection_modifyitems
 
 
 class Case:
-    """What collection looks at of one case of a test."""
+    """A case of a test with the attributes that the hook of collection reads."""
 
     def __init__(self, every, lists, indices, slow=False):
         self.parent, self.originalname = SimpleNamespace(nodeid="file"), "test"

@@ -92,7 +92,7 @@ class ReplayedFaults:
         self.start_stage()
 
     def foresee(self, turn: int, returning: Mask) -> Arrivals:
-        """Return what is known of an exchange before the clock has applied the deadline: `returning` and `now`."""
+        """Return the part of an exchange that is known before its deadline is applied: `returning` and `now`."""
         nothing, nobody = np.zeros(0, np.bool_), np.zeros(0, np.int64)
         now = self._availability.delay_messages(turn)[self._opposite] == 0
         return Arrivals(returning, now, nothing, nobody, nothing, nothing, nobody)

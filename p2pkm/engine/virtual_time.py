@@ -32,7 +32,7 @@ With faults, which last whole rounds,
 * a delayed table is used with those of a later round, and at the earliest when it would have arrived without the delay.
 
 With a deadline the barrier is at the start of a round, and a round of the method ends after this time at the latest.
-Messages that would arrive later count as delayed by one round, and whoever expects them waits until the deadline. A
+Messages that would arrive later count as delayed by one round, and their receivers wait until the deadline. A
 device that is not ready by then begins the next round with the others.
 
 A stage begins when all devices have ended the one before, which takes no time. Work of the simulator takes no time
@@ -338,7 +338,7 @@ class StageTimer:
         if self._stream is not None and is_new_round and t:
             self._flops.sizes = self._flops.sizes + self._stream.growth(t, topology.n)
         if clock.deadline is not None:
-            # Within a round a client computes as soon as it has the centroids, whoever else has not.
+            # Within a round a client computes as soon as it has the centroids, without waiting for other clients.
             if is_new_round:
                 clock.start_round()
         elif self._algorithm.schedule not in FREE:
@@ -360,7 +360,7 @@ class StageTimer:
 
 
 def gather_exchange(exchange: ExchangeRecord, active: Mask, edge_count: int) -> tuple[Integers, Mask]:
-    """Return what the local devices sent in an exchange, for `StageTimer.advance`: int64[n, 3] and bool[e]."""
+    """Return rows, bytes and activity of the local devices, int64[n, 3], and their active edges, bool[e]."""
     return np.column_stack((*_sent_tables(exchange, len(active)), active)), _edge_mask(exchange, edge_count)
 
 

@@ -118,7 +118,7 @@ def test_runs_have_the_same_bits_as_in_one_process(play, size, first):
 
 @pytest.mark.parametrize("kind", [Private, GTVMin])
 def test_a_summary_needs_no_device_on_rank_0(play, monkeypatch, kind):
-    """What a method settles is read from the state of all devices."""
+    """A method decides its final facts from the state of all devices, also of those on other ranks."""
 
     def work():
         given = {"epsilon": 100.0, "radius": 40.0, "trust": "none", "noise_seed": 0} if kind is Private else {}

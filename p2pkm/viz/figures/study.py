@@ -141,7 +141,7 @@ def plot_study_quality(study: Any, ax: "Axes | None" = None, *, against: str = "
     table = []
     for group in _split(rows, [*find_swept(rows), "algorithm", "graph"]):
         ratios = [row["ratio_mean"] for row in group]
-        # Without a lowest ratio where the ratio is no measure of quality, such as with groups.
+        # A run has no lowest ratio where the ratio does not measure quality, for example with groups.
         best = [
             row["ratio_mean"] if is_personal(row) or row.get("ratio_best") is None else row["ratio_best"]
             for row in group
