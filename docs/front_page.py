@@ -96,7 +96,8 @@ def draw(path: Path) -> None:
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), layout="constrained")
     core = read_ranking("benchmark.md")
-    for place, entry in enumerate(_BARS):
+    bars = sorted(_BARS, key=lambda entry: float(core[entry]["excess %"]))
+    for place, entry in enumerate(bars):
         row = core[entry]
         low, high = (float(end.strip("<")) for end in row["95 % interval"].split(" to "))
         color = _TRUST[row["trust"]]
@@ -107,7 +108,7 @@ def draw(path: Path) -> None:
         xlabel="excess over the best known cost (%), 95 % interval",
         title="One clustering for all devices",
     )
-    left.set_yticks(range(len(_BARS)), _BARS)
+    left.set_yticks(range(len(bars)), bars)
     left.invert_yaxis()
     left.xaxis.set_major_formatter("{x:g}")
     left.grid(axis="x", linewidth=0.4)
@@ -126,7 +127,7 @@ def draw(path: Path) -> None:
     right.grid(axis="y", linewidth=0.4)
     right.legend(loc="upper left", frameon=True)
     figure.savefig(path, dpi=110)
-    for entry in _BARS:
+    for entry in bars:
         print(entry, core[entry]["excess %"], core[entry]["95 % interval"])
     for entry, *_ in _LINES:
         print(entry, *costs[entry])

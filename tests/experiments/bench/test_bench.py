@@ -412,7 +412,7 @@ def test_lists_of_suites():
     assert json.loads(here("bench", "list", "core", "--format", "json").out)[0]["suite"] == "core"
     dry = here("bench", "--task", "few-iid", "--algorithm", "kfed,local", "--dry-run")
     runs = 3 * len(list_entries(["kfed", "local"]))
-    assert dry.code == 0 and f"suite core, version 1: {runs} runs" in dry.out
+    assert dry.code == 0 and f"suite core, version 2: {runs} runs" in dry.out
 
 
 def test_cost_is_that_of_scikit_learn():
