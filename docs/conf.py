@@ -56,6 +56,7 @@ sphinx_gallery_conf: dict[str, Any] = {
     "image_scrapers": ("gallery.collect_pictures",),
     "reset_modules": (),
     "min_reported_time": 1,
+    "write_computation_times": False,
     "download_all_examples": False,
     "show_memory": False,
     "show_signature": False,
