@@ -22,11 +22,14 @@ from functools import cache
 import numpy as np
 
 from p2pkm.core.batch import Floats, Integers
+from p2pkm.core.sorting import number_runs
 
 # Possible bit lengths of an integer without bound: 0 to 63.
 LENGTHS = 64
 # Pairs of a column and a tree node that int64 can number.
 _MAX_PAIRS = 1 << 62
+# Number of contexts up to which counting all is faster than finding those that occur.
+_MAX_NODES = 1 << 12
 # Bits added for rounding errors of logarithms.
 SLACK = 1e-6
 
@@ -80,7 +83,12 @@ def bounded_bits(numbers: Integers, owner: Integers, widths: Integers) -> Floats
             # Number the prefixes that occur, so that int64 can number pairs of column and prefix.
             above = np.unique(above, return_inverse=True)[1]
             room = int(above.max(initial=0)) + 1
-        nodes, node = np.unique(place[inside] * room + above, return_inverse=True)
+        node = place[inside] * room + above
+        # Contexts without a decision have no bits, so few are all counted, without a search of those that occur.
+        if room * count * columns <= _MAX_NODES:
+            nodes = np.arange(room * count * columns)
+        else:
+            nodes, node = np.unique(node, return_inverse=True)
         yeses = np.bincount(node, last, len(nodes)).astype(np.int64)
         bits = decision_bits(np.bincount(node, minlength=len(nodes)) - yeses, yeses)
         total += np.bincount(nodes // room // max(columns, 1), bits, count)
@@ -122,7 +130,8 @@ def length_bits(histogram: Integers) -> Floats:
 def order_bits(keys: Integers, group: Integers, count: int) -> Floats:
     """Compute log2 of the number of distinct orders of the keys of each group, float64[count]."""
     factorial = np.append(0.0, np.cumsum(np.log2(np.arange(1, len(keys) + 1))))
-    pairs, repetitions = np.unique(np.stack((group, keys)), axis=1, return_counts=True)
-    repeated = np.bincount(pairs[0].astype(np.int64), factorial[repetitions], count)
+    order = np.lexsort((keys, group))
+    repetitions = np.bincount(number_runs(group[order], keys[order]))
+    repeated = np.bincount(group[order][np.cumsum(repetitions) - 1], factorial[repetitions], count)
     bits: Floats = factorial[np.bincount(group, minlength=count)] - repeated
     return bits

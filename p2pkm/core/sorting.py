@@ -63,6 +63,13 @@ def find_runs(numbers: NDArray[Any]) -> Ints:
     return new.nonzero()[0]
 
 
+def number_runs(first: NDArray[Any], second: NDArray[Any]) -> Ints:
+    """Return the run of equal pairs that each pair belongs to, numbered from 0, int64[pairs]."""
+    is_new = np.zeros(len(first), np.int64)
+    is_new[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
+    return np.cumsum(is_new)
+
+
 def find_distinct(numbers: Ints) -> Ints:
     """Return the distinct numbers, ascending.
 

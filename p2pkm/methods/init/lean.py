@@ -15,7 +15,7 @@ from p2pkm.core.adaptive_code import bounded_bits, order_bits, unbounded_bits, w
 from p2pkm.core.arithmetic_coder import Coder
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import Tables
-from p2pkm.core.sorting import blocks
+from p2pkm.core.sorting import blocks, number_runs
 from p2pkm.core.wire_format import to_bytes
 from p2pkm.methods.building_blocks.weighted_rows import to_point_units
 
@@ -349,11 +349,10 @@ def _pack(
     key = numbers[np.arange(len(flat)), grid.keys[owner]] if len(flat) else np.zeros(0, np.int64)
     # A canonical order: sender and receiver sort the same rows alike, although the order itself is not sent.
     order = np.lexsort((spreads, weights, *numbers.T[::-1], key, flat[:, 0], owner))
-    _, block = np.unique(np.stack((owner, flat[:, 0])), axis=1, return_inverse=True)
-    packed = PackedRows(
-        owner, block.reshape(-1)[order], numbers[order], weights[order], wide, spreads[order] if within else None
-    )
-    return packed, flat[order], key[order]
+    flat = flat[order]
+    block = number_runs(owner, flat[:, 0])
+    packed = PackedRows(owner, block, numbers[order], weights[order], wide, spreads[order] if within else None)
+    return packed, flat, key[order]
 
 
 def pack_rows(
