@@ -237,22 +237,27 @@ def list_methods() -> str:
 
 
 def list_combinations() -> str:
-    """List which methods can be combined with which feature; methods with equal rows share one."""
-    alike: dict[tuple[str, ...], list[str]] = {}
+    """List which methods refuse a feature."""
+    refusing: dict[str, list[str]] = {}
     for name in METHODS:
-        reasons = explain_method(find(name)(1))
-        row = tuple("no" if reason else "" for reason in reasons.values())
-        alike.setdefault(row, []).append(_link(name))
-    return make_table(("methods", *reasons), [(", ".join(names), *row) for row, names in alike.items()])
+        for feature, reason in explain_method(find(name)(1)).items():
+            refusing.setdefault(feature, []).extend([name] if reason else [])
+    return make_table(("feature", "refused by"), [(one, _name_methods(names)) for one, names in refusing.items()])
 
 
 def list_method_options() -> str:
     """List which methods have which of the options that are parameters of methods."""
     rows = []
     for option in METHOD_FIELDS:
-        names = [_link(name) for name in METHODS if option in parameters(find(name))]
-        rows.append((f"`--{option.replace('_', '-')}`", ", ".join(names)))
+        names = [name for name in METHODS if option in parameters(find(name))]
+        rows.append((f"`--{option.replace('_', '-')}`", _name_methods(names)))
     return make_table(("option", "methods"), rows)
+
+
+def _name_methods(names: list[str]) -> str:
+    """Name methods; of most methods, those that are left out."""
+    others = [name for name in METHODS if name not in names]
+    return f"all except {', '.join(others)}" if len(others) < len(names) else ", ".join(names)
 
 
 def list_refused_pairs() -> str:
@@ -314,12 +319,20 @@ def list_options() -> str:
 
 
 def list_metrics() -> str:
-    """List the metrics of a run by what they need; those with a value for each device have an asterisk."""
+    """List the metrics of a run by what they need; those with a value for each device have an asterisk.
+
+    Keys that repeat an option of the run, or a parameter of a private method, are explained with these.
+    """
+    given = {*options_of(RunOptions), *parameters(find("private")), *parameters(find("feddp"))}
+    repeated = [m for m in METRICS if m.key in given and not m.better]
     sections: dict[str, list[Metric]] = {}
     for m in METRICS:
-        # Test points and true labels: in the section of test points.
-        sections.setdefault(re.split(r" and | \(", m.needs)[0], []).append(m)
-    parts, others = [], []
+        if m not in repeated:
+            # Test points and true labels: in the section of test points.
+            sections.setdefault(re.split(r" and | \(", m.needs)[0], []).append(m)
+    keys = ", ".join(f"`{m.key}`" for m in repeated)
+    parts = [f"## Repeated options\n\nThese keys have the value of the option or parameter that was used: {keys}.\n"]
+    others = []
     for metrics in sections.values():
         need = metrics[0].needs
         if len(metrics) < 3:
