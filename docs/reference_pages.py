@@ -32,6 +32,17 @@ COMMON = {
     "tol": "A device has converged if no coordinate of its centroids moved by more than tol * sqrt(total variance) in "
     "a round.",
 }
+# Pages that describe the options of a heading, from ref/.
+DESCRIBED_IN = {
+    "Experiment": ("[methods](methods.md)", "[graphs](graphs.md)"),
+    "Data": ("[data and partitions](partitions-and-data.md)",),
+    "Data files": ("[load data](../howto/load-data.md)",),
+    "Method": ("[methods](methods.md)", "[GTVMin](../explain/gtvmin.md)"),
+    "Network and faults": ("[time and faults](../howto/time-and-faults.md)",),
+    "Messages and privacy": ("[bytes](../howto/reduce-bytes.md)", "[disclosure](../howto/measure-disclosure.md)"),
+    "Recording": ("[run folder](run-folder.md)", "[figures](../howto/reports-and-figures.md)"),
+    "MPI": ("[clusters](../howto/cluster.md)",),
+}
 SECTIONS = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 METHOD_PAGE = """# {name}
 
@@ -290,10 +301,9 @@ def _find_public_partitions() -> dict[str, Any]:
 
 
 def list_gallery() -> str:
-    """List the graphs of the gallery."""
+    """List the graphs of the gallery, with their numbers of devices."""
     recipes = {name: topologies.read_recipe(name) for name in topologies.recipes()}
-    rows = [(f"`{name}`", str(entry.n), entry.description) for name, entry in recipes.items()]
-    return make_table(("name", "devices", "summary"), rows)
+    return ", ".join(f"`{name}` ({entry.n})" for name, entry in recipes.items()) + ".\n"
 
 
 def list_fields(cls: Any) -> str:
@@ -309,13 +319,16 @@ def list_fields(cls: Any) -> str:
 
 
 def list_options() -> str:
-    """List the options of a run: key in a configuration file, default, help text."""
-    rows = []
+    """List the options of a run by their headings in the help, with their defaults."""
+    sections: dict[str, list[str]] = {}
     for name, option in options_of(RunOptions).items():
-        meaning, _, default = " ".join(option.help.split()).partition(" [default: ")
-        default = default.removesuffix("]") or show_default(getattr(RunOptions, name, None))
-        rows.append((f"`{name}`", default, meaning))
-    return make_table(("key", "default", "meaning"), rows)
+        default = " ".join(option.help.split()).partition(" [default: ")[2].removesuffix("]")
+        default = default or show_default(getattr(RunOptions, name, None))
+        sections.setdefault(option.section, []).append(f"`{name}`" + (f" ({default})" if default else ""))
+    return make_table(
+        ("group", "key and default", "described in"),
+        [(title, "; ".join(keys), ", ".join(DESCRIBED_IN.get(title, ()))) for title, keys in sections.items()],
+    )
 
 
 def list_metrics() -> str:
