@@ -100,8 +100,8 @@ class DGC(MethodBase):
     **Privacy.** No guarantee. Neighbors receive centroids. A device with the messages of all neighbors of a device can
     compute S_ic - n_ic x_ic.
 
-    **Differences from the paper.** In Algorithm 1 of [1]_ all devices use one step a < 1 / (beta / rho + lambda_max(L))
-    with beta = max_i m_i / m, which no device knows. Here a_i depends on local values, with the same fixed points.
+    **Differences from the paper.** In Algorithm 1 of [1]_ all devices use one step, which depends on the Laplacian and
+    on the largest device. Here a_i depends on local values, with the same fixed points.
 
     References
     ----------

@@ -232,20 +232,18 @@ class GTVMin(MethodBase):
 
     **Messages.** k centroids to each neighbor, whenever the device is active.
 
-    **Link weights.** They multiply alpha_ij, and so do those that ``coupling="links"`` estimates.
+    **Link weights.** They multiply alpha_ij, also those that ``coupling="links"`` estimates.
 
     **Convergence.** F never increases with "colored" and "async" for 0 < theta < 2 and any number of passes, with or
     without swaps. With "jacobi" it never increases for one pass and theta <= 1, or for any number of passes with
     `safeguard` and theta <= 1/2, without swaps. All this requires the exact update, the star term, no delays, and
     neither "clip" nor "trim". See docs/explain/proofs.md.
 
-    **Privacy.** No guarantee. Neighbors receive the centroids of every turn, and with shares, coupling "auto",
-    "bayes" or "links" mean and number of points of each local cluster. With ``init="global"`` a device receives
-    centroids and counts of all devices below it in a tree. With `groups` it also receives the squared error of each
-    row.
+    **Privacy.** No guarantee. Neighbors receive the centroids of every turn, and with shares, coupling "auto", "bayes"
+    or "links" mean and number of points of each local cluster. With ``init="global"`` a device receives centroids and
+    counts of all devices below it in a tree, with `groups` also squared errors.
 
-    **Differences from the paper.** Algorithm 1 of [1]_ lacks alpha in the numerator (line 21) and divides by at least 1
-    (line 23), so it does not minimize (8).
+    **Differences from the paper.** Algorithm 1 of [1]_ does not minimize (8): see docs/explain/errata.md.
 
     References
     ----------

@@ -73,7 +73,7 @@ class PushSumLloyd(CountedLloyd):
 
     **Faults.** With `counters` a device sends the running total of all its shares [2]_, and each receiver adds the
     increase since the last total that it received, so no sums are lost. Each round continues the last averages: z
-    changes by the change of the local sums. A device with too little weight keeps its centroids for that round.
+    changes by the change of the local sums.
 
     References
     ----------

@@ -55,7 +55,7 @@ class Ditto(FedLloyd):
     for these labels. Cluster c of a client is cluster c of all others.
 
     With variance s2 of the points and t2 of the centers of clients, per coordinate, the maximum a posteriori estimate
-    has pull = s2 / t2. The default is not fitted to the points; clients that differ little need more.
+    has pull = s2 / t2.
 
     **Messages.** Those of `FedLloyd`. Local steps send nothing.
 
