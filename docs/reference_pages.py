@@ -220,14 +220,14 @@ def _list_by_module(package: str, names: Iterable[str]) -> str:
 
 
 def _summarize(module: str, name: str) -> str:
-    """Return the first sentence of the docstring of an object of a module."""
+    """Return the first sentence of the docstring of an object of a module, up to a semicolon or colon."""
     try:
         found = operator.attrgetter(name)(importlib.import_module(module))
     except AttributeError:
         # Not for all names: importing the module topologies.gallery would replace the function of this name.
         found = pkgutil.resolve_name(f"{module}.{name}")
     summary = inspect.cleandoc(found.__doc__ or "").partition("\n\n")[0]
-    return " ".join(summary.split()).removesuffix(".")
+    return re.split(r"[;:] ", " ".join(summary.split()).removesuffix("."))[0]
 
 
 def list_methods() -> str:
