@@ -66,8 +66,7 @@ class Ditto(FedLloyd):
     **Faults.** As in `FedLloyd`: rejected.
 
     **Differences from the paper.** Its solver takes gradient steps on v_i and w in turns; here w is computed first. The
-    loss is a sum over points instead of a mean: pull is m_i lambda / 2 with m_i points and the lambda of the paper. The
-    defense against poisoned messages is not implemented.
+    loss is a sum over points: pull is m_i lambda / 2 with m_i points and the lambda of the paper.
 
     References
     ----------
