@@ -186,29 +186,25 @@ def _link(name: str) -> str:
 
 
 def list_api() -> str:
-    """List the public names by the sections of ref/docstrings.md, with the first sentences of their docstrings.
+    """List the public names by the sections of ref/docstrings.rst, with the first sentences of their docstrings.
 
     Methods, and functions of graphs, data sources and partitions, are in the tables of their pages. Interfaces of
     plug-ins have no summaries.
     """
     named = (*topologies.FAMILIES, *topologies.TIME_VARYING, *SOURCES, *PARTITIONS)
     elsewhere = {name.replace("-", "_") for name in named} | {_find_class(name).__name__ for name in METHODS}
-    page = (Path(__file__).parent / "ref" / "docstrings.md").read_text("utf-8")
-    module = ""
-
-    def list_names(match: re.Match[str]) -> str:
-        nonlocal module
-        title = re.findall(r"^## (.*)$", page[: page.index(match[0])], re.MULTILINE)[-1]
-        module = (re.findall(r"currentmodule:: (\S+)", match[1]) or [module])[-1]
-        names = [name for name in re.findall(r"^   ([\w.]+)$", match[1], re.MULTILINE) if name not in elsewhere]
+    page = (Path(__file__).parent / "ref" / "docstrings.rst").read_text("utf-8")
+    module, parts = "", []
+    titled = re.split(r"^(.+)\n-{3,}\n", page, flags=re.MULTILINE)[1:]
+    for title, text in zip(titled[::2], titled[1::2], strict=True):
+        module = (re.findall(r"currentmodule:: (\S+)", text) or [module])[-1]
+        names = [name for name in re.findall(r"^   ([\w.]+)$", text, re.MULTILINE) if name not in elsewhere]
         if title == "Interfaces of plug-ins":
-            return _list_by_module(module, names)
-        rows = [(f"`{module}.{name}`", _summarize(module, name)) for name in names]
-        return make_table(("name", "summary"), rows) if rows else ""
-
-    return re.sub(
-        r"```\{eval-rst\}\n(.*?)```", list_names, page.partition("\n## ")[2].join(("## ", "")), flags=re.DOTALL
-    )
+            parts.append(f"## {title}\n\n{_list_by_module(module, names)}")
+        elif names:
+            rows = [(f"`{module}.{name}`", _summarize(module, name)) for name in names]
+            parts.append(f"## {title}\n\n{make_table(('name', 'summary'), rows)}")
+    return "\n".join(parts)
 
 
 def _list_by_module(package: str, names: Iterable[str]) -> str:
