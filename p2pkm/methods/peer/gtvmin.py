@@ -140,15 +140,12 @@ class GTVMin(MethodBase):
         Dimensionless link strength c: ``alpha_ij = c (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices. Or
         a way to choose it, see docs/explain/gtvmin.md:
 
-        * "strong": for one common clustering, from the graph and the number of points, without messages.
-        * "bayes": for devices that differ, estimated from the differences between neighbors beyond noise.
-        * "links": the same with a weight for each link, `Result.link_weights`, which is small where its ends differ
-          more than others.
-        * "auto": of these, each with and without `shares`, the one that predicts left-out points best.
+        * "strong": for one common clustering, from graph and number of points.
+        * "bayes": for devices that differ, estimated from the differences between neighbors.
+        * "links": the same with a weight for each link (`Result.link_weights`).
+        * "auto": of these, with and without `shares`, the one that predicts left-out points best.
 
-        Default: "auto". Where the run does not allow it, as a note says, the coupling is "strong" or a number. On a
-        disconnected graph "bayes", "links" and "auto" estimate and choose in each component separately; numbers and
-        "strong" are one value for the whole graph.
+        Default: "auto". Where the run does not allow it, as a note says, the coupling is "strong" or a number.
     schedule : {"colored", "jacobi", "async"}, default="colored"
         Devices of a turn. "colored": one color class of the graph. "jacobi": all. "async": a random set without links
         between them; with a link model, event-driven.
