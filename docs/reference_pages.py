@@ -20,7 +20,7 @@ from p2pkm.core.spec import parameters, show
 from p2pkm.data.partition import PARTITIONS
 from p2pkm.data.sources import SOURCES
 from p2pkm.engine.conflicts import explain_method, list_pairs
-from p2pkm.engine.run_options import METHOD_FIELDS, RunOptions
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.methods.init.registry import INITS
 from p2pkm.methods.registry import METHODS, find
 from p2pkm.metrics.registry import METRICS, Metric
@@ -69,7 +69,6 @@ def make_tables() -> dict[str, str]:
         "time-varying-graphs": lambda: list_functions(topologies.TIME_VARYING),
         "gallery": list_gallery,
         "combinations": list_combinations,
-        "method-options": list_method_options,
         "refused-pairs": list_refused_pairs,
         "faults": lambda: list_fields(Faults),
         "config": list_options,
@@ -250,15 +249,6 @@ def list_combinations() -> str:
         for feature, reason in explain_method(find(name)(1)).items():
             refusing.setdefault(feature, []).extend([name] if reason else [])
     return make_table(("feature", "refused by"), [(one, _name_methods(names)) for one, names in refusing.items()])
-
-
-def list_method_options() -> str:
-    """List which methods have which of the options that are parameters of methods."""
-    rows = []
-    for option in METHOD_FIELDS:
-        names = [name for name in METHODS if option in parameters(find(name))]
-        rows.append((f"`--{option.replace('_', '-')}`", _name_methods(names)))
-    return make_table(("option", "methods"), rows)
 
 
 def _name_methods(names: list[str]) -> str:
