@@ -20,7 +20,7 @@ from p2pkm.core.spec import parameters, show
 from p2pkm.data.partition import PARTITIONS
 from p2pkm.data.sources import SOURCES
 from p2pkm.engine.conflicts import explain_method, list_pairs
-from p2pkm.engine.run_options import METHOD_FIELDS, RunOptions
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.methods.init.registry import INITS
 from p2pkm.methods.registry import METHODS, find
 from p2pkm.metrics.registry import METRICS, Metric
@@ -31,6 +31,17 @@ COMMON = {
     "init": "Should give all devices the same centroids; `local` does not.",
     "tol": "A device has converged if no coordinate of its centroids moved by more than tol * sqrt(total variance) in "
     "a round.",
+}
+# Pages that describe the options of a heading, from ref/.
+DESCRIBED_IN = {
+    "Experiment": ("[methods](methods.md)", "[graphs](graphs.md)"),
+    "Data": ("[data and partitions](partitions-and-data.md)",),
+    "Data files": ("[load data](../howto/load-data.md)",),
+    "Method": ("[methods](methods.md)", "[GTVMin](../explain/gtvmin.md)"),
+    "Network and faults": ("[time and faults](../howto/time-and-faults.md)",),
+    "Messages and privacy": ("[bytes](../howto/reduce-bytes.md)", "[disclosure](../howto/measure-disclosure.md)"),
+    "Recording": ("[run folder](run-folder.md)", "[figures](../howto/reports-and-figures.md)"),
+    "MPI": ("[clusters](../howto/cluster.md)",),
 }
 SECTIONS = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 METHOD_PAGE = """# {name}
@@ -58,7 +69,6 @@ def make_tables() -> dict[str, str]:
         "time-varying-graphs": lambda: list_functions(topologies.TIME_VARYING),
         "gallery": list_gallery,
         "combinations": list_combinations,
-        "method-options": list_method_options,
         "refused-pairs": list_refused_pairs,
         "faults": lambda: list_fields(Faults),
         "config": list_options,
@@ -175,29 +185,25 @@ def _link(name: str) -> str:
 
 
 def list_api() -> str:
-    """List the public names by the sections of ref/docstrings.md, with the first sentences of their docstrings.
+    """List the public names by the sections of ref/docstrings.rst, with the first sentences of their docstrings.
 
     Methods, and functions of graphs, data sources and partitions, are in the tables of their pages. Interfaces of
     plug-ins have no summaries.
     """
     named = (*topologies.FAMILIES, *topologies.TIME_VARYING, *SOURCES, *PARTITIONS)
     elsewhere = {name.replace("-", "_") for name in named} | {_find_class(name).__name__ for name in METHODS}
-    page = (Path(__file__).parent / "ref" / "docstrings.md").read_text("utf-8")
-    module = ""
-
-    def list_names(match: re.Match[str]) -> str:
-        nonlocal module
-        title = re.findall(r"^## (.*)$", page[: page.index(match[0])], re.MULTILINE)[-1]
-        module = (re.findall(r"currentmodule:: (\S+)", match[1]) or [module])[-1]
-        names = [name for name in re.findall(r"^   ([\w.]+)$", match[1], re.MULTILINE) if name not in elsewhere]
+    page = (Path(__file__).parent / "ref" / "docstrings.rst").read_text("utf-8")
+    module, parts = "", []
+    titled = re.split(r"^(.+)\n-{3,}\n", page, flags=re.MULTILINE)[1:]
+    for title, text in zip(titled[::2], titled[1::2], strict=True):
+        module = (re.findall(r"currentmodule:: (\S+)", text) or [module])[-1]
+        names = [name for name in re.findall(r"^   ([\w.]+)$", text, re.MULTILINE) if name not in elsewhere]
         if title == "Interfaces of plug-ins":
-            return _list_by_module(module, names)
-        rows = [(f"`{module}.{name}`", _summarize(module, name)) for name in names]
-        return make_table(("name", "summary"), rows) if rows else ""
-
-    return re.sub(
-        r"```\{eval-rst\}\n(.*?)```", list_names, page.partition("\n## ")[2].join(("## ", "")), flags=re.DOTALL
-    )
+            parts.append(f"## {title}\n\n{_list_by_module(module, names)}")
+        elif names:
+            rows = [(f"`{module}.{name}`", _summarize(module, name)) for name in names]
+            parts.append(f"## {title}\n\n{make_table(('name', 'summary'), rows)}")
+    return "\n".join(parts)
 
 
 def _list_by_module(package: str, names: Iterable[str]) -> str:
@@ -209,14 +215,14 @@ def _list_by_module(package: str, names: Iterable[str]) -> str:
 
 
 def _summarize(module: str, name: str) -> str:
-    """Return the first sentence of the docstring of an object of a module."""
+    """Return the first sentence of the docstring of an object of a module, up to a semicolon or colon."""
     try:
         found = operator.attrgetter(name)(importlib.import_module(module))
     except AttributeError:
         # Not for all names: importing the module topologies.gallery would replace the function of this name.
         found = pkgutil.resolve_name(f"{module}.{name}")
     summary = inspect.cleandoc(found.__doc__ or "").partition("\n\n")[0]
-    return " ".join(summary.split()).removesuffix(".")
+    return re.split(r"[;:] ", " ".join(summary.split()).removesuffix("."))[0]
 
 
 def list_methods() -> str:
@@ -237,22 +243,18 @@ def list_methods() -> str:
 
 
 def list_combinations() -> str:
-    """List which methods can be combined with which feature; methods with equal rows share one."""
-    alike: dict[tuple[str, ...], list[str]] = {}
+    """List which methods refuse a feature."""
+    refusing: dict[str, list[str]] = {}
     for name in METHODS:
-        reasons = explain_method(find(name)(1))
-        row = tuple("no" if reason else "" for reason in reasons.values())
-        alike.setdefault(row, []).append(_link(name))
-    return make_table(("methods", *reasons), [(", ".join(names), *row) for row, names in alike.items()])
+        for feature, reason in explain_method(find(name)(1)).items():
+            refusing.setdefault(feature, []).extend([name] if reason else [])
+    return make_table(("feature", "refused by"), [(one, _name_methods(names)) for one, names in refusing.items()])
 
 
-def list_method_options() -> str:
-    """List which methods have which of the options that are parameters of methods."""
-    rows = []
-    for option in METHOD_FIELDS:
-        names = [_link(name) for name in METHODS if option in parameters(find(name))]
-        rows.append((f"`--{option.replace('_', '-')}`", ", ".join(names)))
-    return make_table(("option", "methods"), rows)
+def _name_methods(names: list[str]) -> str:
+    """Name methods; of most methods, those that are left out."""
+    others = [name for name in METHODS if name not in names]
+    return f"all except {', '.join(others)}" if len(others) < len(names) else ", ".join(names)
 
 
 def list_refused_pairs() -> str:
@@ -285,10 +287,9 @@ def _find_public_partitions() -> dict[str, Any]:
 
 
 def list_gallery() -> str:
-    """List the graphs of the gallery."""
+    """List the graphs of the gallery, with their numbers of devices."""
     recipes = {name: topologies.read_recipe(name) for name in topologies.recipes()}
-    rows = [(f"`{name}`", str(entry.n), entry.description) for name, entry in recipes.items()]
-    return make_table(("name", "devices", "summary"), rows)
+    return ", ".join(f"`{name}` ({entry.n})" for name, entry in recipes.items()) + ".\n"
 
 
 def list_fields(cls: Any) -> str:
@@ -304,22 +305,33 @@ def list_fields(cls: Any) -> str:
 
 
 def list_options() -> str:
-    """List the options of a run: key in a configuration file, default, help text."""
-    rows = []
+    """List the options of a run by their headings in the help, with their defaults."""
+    sections: dict[str, list[str]] = {}
     for name, option in options_of(RunOptions).items():
-        meaning, _, default = " ".join(option.help.split()).partition(" [default: ")
-        default = default.removesuffix("]") or show_default(getattr(RunOptions, name, None))
-        rows.append((f"`{name}`", default, meaning))
-    return make_table(("key", "default", "meaning"), rows)
+        default = " ".join(option.help.split()).partition(" [default: ")[2].removesuffix("]")
+        default = default or show_default(getattr(RunOptions, name, None))
+        sections.setdefault(option.section, []).append(f"`{name}`" + (f" ({default})" if default else ""))
+    return make_table(
+        ("group", "key and default", "described in"),
+        [(title, "; ".join(keys), ", ".join(DESCRIBED_IN.get(title, ()))) for title, keys in sections.items()],
+    )
 
 
 def list_metrics() -> str:
-    """List the metrics of a run by what they need; those with a value for each device have an asterisk."""
+    """List the metrics of a run by what they need; those with a value for each device have an asterisk.
+
+    Keys that repeat an option of the run, or a parameter of a private method, are explained with these.
+    """
+    given = {*options_of(RunOptions), *parameters(find("private")), *parameters(find("feddp"))}
+    repeated = [m for m in METRICS if m.key in given and not m.better]
     sections: dict[str, list[Metric]] = {}
     for m in METRICS:
-        # Test points and true labels: in the section of test points.
-        sections.setdefault(re.split(r" and | \(", m.needs)[0], []).append(m)
-    parts, others = [], []
+        if m not in repeated:
+            # Test points and true labels: in the section of test points.
+            sections.setdefault(re.split(r" and | \(", m.needs)[0], []).append(m)
+    keys = ", ".join(f"`{m.key}`" for m in repeated)
+    parts = [f"## Repeated options\n\nThese keys have the value of the option or parameter that was used: {keys}.\n"]
+    others = []
     for metrics in sections.values():
         need = metrics[0].needs
         if len(metrics) < 3:

@@ -92,8 +92,8 @@ class DeepFeCA(DeepMethod):
     centroid does not train.
 
     **Messages.** Up: the report of the server method, and once per round `|D_m|` and theta_m, P + 1 numbers as a table
-    of `features` columns, padded with zeros. Down: C, and theta likewise. Parameters are float32, but count 8 bytes
-    each. With n clients, T rounds have 4 n T + 2 n messages. With ``server="none"`` reports and C are empty tables.
+    of `features` columns. Down: C, and theta likewise. Parameters are float32, but count 8 bytes each. With n clients,
+    T rounds have 4 n T + 2 n messages.
 
     **Convergence.** Not guaranteed. Results are bit-identical for any number of ranks on one machine.
 

@@ -74,9 +74,8 @@ class DeepGossip(DeepMethod):
     **Convergence.** Not guaranteed. As `gossips` grows, theta_i tends to the mean along the tree.
 
     **Privacy.** No guarantee. All devices of a component receive theta. A parent receives the sum of the trained
-    parameters below each child, with `gossips` every neighbor those of a device, weighted by its number of images: from
-    the change of a single device's parameters images can be reconstructed (gradient inversion). Devices between a
-    device and the root receive its report.
+    parameters below each child, with `gossips` every neighbor those of a device: from the change of a single device's
+    parameters images can be reconstructed (gradient inversion). Devices on the way to the root receive reports.
 
     **Differences from the paper.** The combination of DeepFeCA [2]_ with decentralized averages is ours.
 

@@ -270,8 +270,8 @@ _SILHOUETTE = "`--silhouette`"
 _GTVMIN = "GTVMin"
 _PRIVATE = "`private` or `feddp`"
 _TESTS = "test points (`--test-share`)"
-_TO_FINAL = "until the mean cost ratio stays within 1 % of its final value"
-_TO_CENTRAL = "until the mean cost ratio stays within 1 % of central k-means"
+_TO_FINAL = "until the cost ratio stays within 1 % of its final value"
+_TO_CENTRAL = "until the cost ratio stays within 1 % of central k-means"
 # Groups and levels of rows of the summary table.
 _SETUP: dict[str, Any] = {"group": "setup", "level": "verbose"}
 _NAMED: dict[str, Any] = {"group": "setup", "level": "option"}
@@ -319,9 +319,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("coupling_choice", "choice of the coupling", "source of the coupling: given, usual, or the name of a choice",
            needs=_GTVMIN, tables=_NONE),
     Metric("coupling_chosen", "chosen coupling",
-           "strong (also where nothing can be estimated), bayes or links, with shares or without; with the number of "
-           "components if these differ", needs="`coupling=auto`, `bayes` or `links`",
-           tables=ShownIn.STUDY),
+           "strong, bayes or links, with shares or without; several if components differ",
+           needs="`coupling=auto`, `bayes` or `links`", tables=ShownIn.STUDY),
     Metric("alpha", "alpha", "link strength in the objective, in units of point weight", needs=_GTVMIN, tables=_NONE),
     Metric("schedule", "schedule", "order in which devices update", tables=_NONE),
     Metric("relaxation", "relaxation", "relaxation factor of the centroid update, if devices have the same",
@@ -443,8 +442,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("gtv", "disagreement", "total variation between neighbors (0 = consensus)", "squared distance",
            better="lower", title="GTV", tables=_CLOSING | ShownIn.STUDY | ShownIn.PATH, **_QUALITY),
     Metric("consensus_distance", "distance to consensus",
-           "from each centroid to the nearest one of the best device, root mean square over devices; unlike xi_2 it "
-           "ignores repeated and absent centroids", better="lower", tables=_NONE),
+           "root mean square distance of centroids to the nearest ones of the best device", better="lower",
+           tables=_NONE),
     Metric("central_deviation", "deviation from central",
            "xi_1: mean squared distance of centroids to those of central k-means, matched one to one",
            "squared distance", per_device=True, needs=_CENTRAL, better="lower", title="xi_1", tables=_MEANS,
@@ -479,14 +478,14 @@ METRICS: tuple[Metric, ...] = (
     Metric("numbers_sent", "numbers sent", "share of the numbers of all tables that were sent, without positions",
            needs="`--compress`", better="lower", tables=ShownIn.STUDY, **_TRAFFIC | _OPTION),
     Metric("bytes_busiest", "plain bytes of the busiest device",
-           "largest number of plain bytes that a device or the server sent and received", unit="bytes", per_device=True,
+           "most plain bytes that a device or the server sent and received", unit="bytes", per_device=True,
            better="lower", title="kB plain, busiest", form=".1f", scale=1000, compute=_count_bytes, reduce=np.max,
            tables=_MEANS | ShownIn.COMPARISON | ShownIn.PAIRED),
     Metric("wire_bytes_busiest", "encoded bytes of the busiest device",
-           "largest number of encoded bytes that a device or the server sent and received", unit="bytes",
+           "most encoded bytes that a device or the server sent and received", unit="bytes",
            per_device=True, better="lower", compute=_count_encoded, reduce=np.max, tables=ShownIn.STUDY),
     Metric("rows_max_per_device", "rows of the busiest device",
-           "largest number of rows that a device or the server sent and received", unit="rows", tables=ShownIn.STUDY),
+           "most rows that a device or the server sent and received", unit="rows", tables=ShownIn.STUDY),
     Metric("virtual_seconds", "simulated time", "on the link model", "s", needs=_LINK_MODEL, better="lower",
            title="simulated s", tables=_MEANS | _CLOSING | ShownIn.COMPARISON, row=rows.format_time,
            **_TRAFFIC | _OPTION),
@@ -577,9 +576,8 @@ METRICS: tuple[Metric, ...] = (
            "epsilon for the points of one device against all others together, at the same delta", needs=_PRIVATE,
            better="lower", tables=_CLOSING, row=rows.format_alone, **_CHECKS | _OPTION),
     Metric("noise_count", "noise",
-           "standard deviation of the noise on the number of points in a cluster, in the last sums (with 0 steps: "
-           "in a cell)", unit="points", needs=_PRIVATE, better="lower", tables=_CLOSING, row=rows.format_count_noise,
-           **_CHECKS | _OPTION),
+           "standard deviation of the noise on the number of points in a cluster, in the last sums", unit="points",
+           needs=_PRIVATE, better="lower", tables=_CLOSING, row=rows.format_count_noise, **_CHECKS | _OPTION),
     Metric("trust", "trust", "trust model: masks, none or server", needs=_PRIVATE, tables=_NONE),
     Metric("curious", "curious devices", "number of colluding devices that the guarantee tolerates", unit="devices",
            needs=_PRIVATE, tables=_NONE),

@@ -9,7 +9,9 @@ import sys
 import pytest
 
 import topologies
+from p2pkm.core.option import options_of
 from p2pkm.data.partition import PARTITIONS
+from p2pkm.engine.run_options import RunOptions
 from p2pkm.methods.init.registry import INITS
 from p2pkm.methods.registry import METHODS, find
 from tests.docs.check_blocks import DOCS, PAGES
@@ -116,7 +118,6 @@ a = b
     [
         ("graphs", topologies.FAMILIES),
         ("time-varying-graphs", topologies.TIME_VARYING),
-        ("gallery", topologies.recipes()),
         ("initializations", INITS),
         ("partitions", PARTITIONS),
     ],
@@ -125,6 +126,16 @@ def test_a_table_lists_every_name(write_pages, table, names):
     text = write_pages.make_parts()[table]
     assert [name for name in names if f"| `{name}` |" not in text] == []
     assert re.findall(r"^\| `([\w-]+)` \|\s*\|", text, re.MULTILINE) == []  # without a summary
+
+
+def test_options_and_gallery_are_complete(write_pages):
+    parts = write_pages.make_parts()
+    keys = re.findall(r"`(\w+)`", parts["config"])
+    assert sorted(keys) == sorted(options_of(RunOptions)) and "`tol` (0.001)" in parts["config"]
+    assert set(write_pages.reference_pages.DESCRIBED_IN) <= set(
+        re.findall(r"^\| (\w.*?) \|", parts["config"], re.MULTILINE)
+    )
+    assert re.findall(r"`([\w-]+)` \(\d+\)", parts["gallery"]) == list(topologies.recipes())
 
 
 def test_every_method_has_a_page_in_the_list():

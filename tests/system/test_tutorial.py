@@ -1,4 +1,4 @@
-"""The tutorial does what it says: its files make a package whose methods, graph and partition work."""
+"""The package of the tutorial, examples/plugin: its methods, graph and partition work."""
 
 import importlib
 import json
@@ -28,13 +28,12 @@ PAGES = (
     "howto/add-a-transform.md",
     "howto/package-a-plugin.md",
 )
-BLOCKS = [block for page in PAGES for block in read_blocks(Path(__file__).parents[2] / "docs" / page)]
-FILES = {
-    block.keys["file"]: block.text for block in BLOCKS if block.kind == "file" and block.keys["file"] != "rounding.py"
-}
+ROOT = Path(__file__).parents[2]
+FILES = {path.name: path.read_text("utf-8") for path in sorted((ROOT / "examples" / "plugin").glob("*.*"))}
+BLOCKS = [block for page in PAGES for block in read_blocks(ROOT / "docs" / page) if block.kind == "file"]
 COMMANDS = [
     line
-    for block in read_blocks(Path(__file__).parents[2] / "docs" / PAGES[-1])
+    for block in read_blocks(ROOT / "docs" / PAGES[-1])
     if block.kind == "norun"
     for line in block.text.splitlines()
 ]
@@ -63,9 +62,12 @@ def package(tmp_path_factory):
         sys.modules.pop(name.removesuffix(".py"), None)
 
 
-def test_the_page_has_all_files_and_commands():
+def test_the_pages_show_the_files_of_the_package_and_all_commands():
     assert set(FILES) == {"matched.py", "pull.py", "serverlloyd.py", "graphs.py", "partitions.py", "half.py",
                           "pyproject.toml", "test_my_methods.py"}  # fmt: skip
+    shown = {block.keys["file"]: block.text.removeprefix(f"# {block.keys['file']}\n") for block in BLOCKS}
+    shown = {name: text for name, text in shown.items() if name != "rounding.py" and "rounding-p2pkm" not in text}
+    assert shown == {name: FILES[name] for name in ("pull.py", "graphs.py", "partitions.py", "pyproject.toml")}
     assert len(COMMANDS) == 4
 
 

@@ -142,7 +142,7 @@ def barabasi_albert(n: int, *, m: int = 2, seed: int = 0) -> Graph:
 
 
 def random_geometric(n: int, *, radius: float | None = None, seed: int = 0) -> Graph:
-    """Place the devices at random in the unit square and link those within `radius`, like radios with that range.
+    """Place the devices at random in the unit square, and link those within `radius`.
 
     Cost: about pi radius^2 n^2 / 2 edges, diameter about 1.4 / radius.
 

@@ -93,7 +93,7 @@ def tree(n: int, *, branching: int = 2) -> Graph:
 
 
 def grid(n: int, *, rows: int | None = None) -> Graph:
-    """Place the devices in rows, left to right, and link each with those to the left, right, above and below.
+    """Place the devices in rows, and link each with those to the left, right, above and below.
 
     Cost, with c = n / rows columns: rows (c - 1) + c (rows - 1) edges, diameter rows + c - 2.
 

@@ -48,7 +48,7 @@ def one_peer_exponential(n: int) -> TimeVaryingGraph:
 
 
 def inner_outer_exponential(n: int, *, size: int = 4) -> TimeVaryingGraph:
-    """Link one device of every machine with another machine, and the other devices within their machine.
+    """Link one device of every machine with another machine, and the others within their machine.
 
     Machine m has the devices m size to (m + 1) size - 1. In round t, the outer member of each machine is member t
     modulo `size`. It is linked with the same member of the machine at distance 2^s, s = (t // size) modulo ceil(log2
@@ -80,7 +80,7 @@ def inner_outer_exponential(n: int, *, size: int = 4) -> TimeVaryingGraph:
 
 
 def inner_outer_ring(n: int, *, size: int = 4) -> TimeVaryingGraph:
-    """Link one device of every machine with the next machine, and the other devices as a ring within their machine.
+    """Link one device of every machine with the next machine, and the others as a ring within their machine.
 
     The same as `inner_outer_exponential` with all distances 1. Devices send in one direction in BlueFog; here both ends
     receive. Cost: at most n links per round, degree 1 or 2; few links, slow averaging.

@@ -56,9 +56,8 @@ class ConsensusLloyd(LloydByAverages):
 
     **Messages.** k rows (s, v) to each neighbor, once per turn and in the initial exchange.
 
-    **Link weights.** With mean_i the mean weight of the links of device i, P_ij is the smaller of w_ij / (mean_i (1 +
-    deg_i)) and w_ij / (mean_j (1 + deg_j)), after Metropolis and Hastings [2]_; see `topologies.metropolis_weights`.
-    Only ratios of weights matter.
+    **Link weights.** They define P_ij after Metropolis and Hastings [2]_ (docs/ref/graphs.md); only their ratios
+    matter.
 
     **Convergence.** P is symmetric and its rows add up to 1, so a turn preserves sum_i z_ic, and on a connected graph
     z_ic tends to the mean over all devices [1]_. For large T every round is a central Lloyd step.

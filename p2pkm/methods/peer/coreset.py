@@ -84,7 +84,7 @@ class Coreset(MethodBase):
     **Privacy.** No guarantee; sends RAW points. With "flood" all devices receive the drawn points, centroids, costs and
     counts of all others, with "tree" the root and the devices on the path to it.
 
-    **Faults.** Lost messages and changing links are rejected: every device must receive all costs before it draws.
+    **Faults.** Lost messages and changing links are rejected.
 
     References
     ----------

@@ -97,11 +97,11 @@ class DGC(MethodBase):
     makes diag(1 / a_i) minus its Hessian for the labels of the round positive semidefinite. With finite rho a bias
     remains in every row, as in GTVMin.
 
-    **Privacy.** No guarantee. Neighbors receive centroids. A device with the messages of all neighbors of a device can
+    **Privacy.** No guarantee. Neighbors receive centroids, from which a device that knows those of all neighbors can
     compute S_ic - n_ic x_ic.
 
-    **Differences from the paper.** In Algorithm 1 of [1]_ all devices use one step a < 1 / (beta / rho + lambda_max(L))
-    with beta = max_i m_i / m, which no device knows. Here a_i depends on local values, with the same fixed points.
+    **Differences from the paper.** In Algorithm 1 of [1]_ all devices use one step, which depends on the Laplacian and
+    on the largest device. Here a_i depends on local values, with the same fixed points.
 
     References
     ----------

@@ -66,7 +66,7 @@ class Epidemic(LloydByAverages):
     **Faults.** A lost message leaves different z at the two ends, until the next round starts from new local sums.
 
     **Differences from the paper.** In a cycle of [1]_ each device in turn calls a random neighbor (push-pull [2]_),
-    that is 2 n messages. A maximal matching needs at most n: on a ring 2.3 matchings send as much.
+    which takes 2 n messages instead of at most n.
 
     References
     ----------

@@ -140,15 +140,12 @@ class GTVMin(MethodBase):
         Dimensionless link strength c: ``alpha_ij = c (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices. Or
         a way to choose it, see docs/explain/gtvmin.md:
 
-        * "strong": for one common clustering, from the graph and the number of points, without messages.
-        * "bayes": for devices that differ, estimated from the differences between neighbors beyond noise.
-        * "links": the same with a weight for each link, `Result.link_weights`, which is small where its ends differ
-          more than others.
-        * "auto": of these, each with and without `shares`, the one that predicts left-out points best.
+        * "strong": for one common clustering, from graph and number of points.
+        * "bayes": for devices that differ, estimated from the differences between neighbors.
+        * "links": the same with a weight for each link (`Result.link_weights`).
+        * "auto": of these, with and without `shares`, the one that predicts left-out points best.
 
-        Default: "auto". Where the run does not allow it, as a note says, the coupling is "strong" or a number. On a
-        disconnected graph "bayes", "links" and "auto" estimate and choose in each component separately; numbers and
-        "strong" are one value for the whole graph.
+        Default: "auto". Where the run does not allow it, as a note says, the coupling is "strong" or a number.
     schedule : {"colored", "jacobi", "async"}, default="colored"
         Devices of a turn. "colored": one color class of the graph. "jacobi": all. "async": a random set without links
         between them; with a link model, event-driven.
@@ -232,20 +229,18 @@ class GTVMin(MethodBase):
 
     **Messages.** k centroids to each neighbor, whenever the device is active.
 
-    **Link weights.** They multiply alpha_ij, and so do those that ``coupling="links"`` estimates.
+    **Link weights.** They multiply alpha_ij, also those that ``coupling="links"`` estimates.
 
     **Convergence.** F never increases with "colored" and "async" for 0 < theta < 2 and any number of passes, with or
     without swaps. With "jacobi" it never increases for one pass and theta <= 1, or for any number of passes with
     `safeguard` and theta <= 1/2, without swaps. All this requires the exact update, the star term, no delays, and
     neither "clip" nor "trim". See docs/explain/proofs.md.
 
-    **Privacy.** No guarantee. Neighbors receive the centroids of every turn, and with shares, coupling "auto",
-    "bayes" or "links" mean and number of points of each local cluster. With ``init="global"`` a device receives
-    centroids and counts of all devices below it in a tree. With `groups` it also receives the squared error of each
-    row.
+    **Privacy.** No guarantee. Neighbors receive the centroids of every turn, and with shares, coupling "auto", "bayes"
+    or "links" mean and number of points of each local cluster. With ``init="global"`` a device receives centroids and
+    counts of all devices below it in a tree, with `groups` also squared errors.
 
-    **Differences from the paper.** Algorithm 1 of [1]_ lacks alpha in the numerator (line 21) and divides by at least 1
-    (line 23), so it does not minimize (8).
+    **Differences from the paper.** Algorithm 1 of [1]_ does not minimize (8): see docs/explain/errata.md.
 
     References
     ----------

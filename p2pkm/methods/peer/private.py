@@ -155,8 +155,8 @@ class Private(MethodBase):
     6.1 %, two sums of cells 60.3 %, and two steps 33.6 %. Each device adds to each number normal noise of standard
     deviation ``D / (mu_i sqrt(h))``, with the sensitivity D, h = n - `curious` for "masks" and h = 1 otherwise.
 
-    With ``relation="device"`` each device scales its table to at most `points` times the length D that one point may
-    contribute, and the noise is `points` times as large.
+    With ``relation="device"`` each device scales its table to at most `points` times D, and the noise is `points` times
+    as large.
 
     **Messages.** 32 bytes over every link and direction once (only "masks"). Then per sum one table up and one command
     down per tree link, 8 bytes per number. The number of sums, 5 to 16, depends on noisy totals only.
@@ -166,13 +166,11 @@ class Private(MethodBase):
     **Privacy.** (epsilon, delta)-differential privacy for each point of the other devices, with ``relation="device"``
     for all points of a device together, against any `curious` colluding devices ("masks"), any number of them ("none"),
     or recipients of the centroids ("server"); proof in docs/explain/proofs.md. If all other devices collude, "masks"
-    leaves `epsilon_alone`. Noise and masks come from a secret of the operating system, new in every run and stored in
-    memory only, so a run writes no checkpoints and cannot be resumed or repeated. The centroids may be published; the
-    number of points only with "replace". Not protected: participation of a device, all points of a device together
-    unless ``relation="device"``, and the run folder, scores, labels and figures, which the monitor computes from the
-    points. Assumes that devices follow the protocol, and ignores the rounding of floating-point numbers.
+    leaves `epsilon_alone`. Noise and masks come from a secret of the operating system, in memory only, so a run writes
+    no checkpoints and cannot be resumed or repeated. docs/howto/private-clustering.md says what may be published and
+    what is not protected. Assumes that devices follow the protocol, and ignores the rounding of floating-point numbers.
 
-    **Faults.** Rejected: a lost message breaks a sum, and repeating a sum would spend the budget twice.
+    **Faults.** Rejected.
 
     References
     ----------

@@ -62,8 +62,7 @@ class PushSumLloyd(CountedLloyd):
 
     **Messages.** k rows (s, v) / (1 + deg_i) to each neighbor, once per turn and in the initial exchange.
 
-    **Link weights.** With mean_i the mean weight of the links of device i, A_ji = w_ij / (mean_i (1 + deg_i)) and A_ii
-    = 1 / (1 + deg_i). The receiver multiplies the message by w_ij / mean_i. Only ratios of weights matter.
+    **Link weights.** They define A_ji (docs/ref/graphs.md); only their ratios matter.
 
     **Convergence.** The columns of A add up to 1, so a turn preserves sum_i z_ic. On a connected graph s / v tends to
     the ratio of the sums over all devices [1]_, so for large T every round is a central Lloyd step.
@@ -73,7 +72,7 @@ class PushSumLloyd(CountedLloyd):
 
     **Faults.** With `counters` a device sends the running total of all its shares [2]_, and each receiver adds the
     increase since the last total that it received, so no sums are lost. Each round continues the last averages: z
-    changes by the change of the local sums. A device with too little weight keeps its centroids for that round.
+    changes by the change of the local sums.
 
     References
     ----------

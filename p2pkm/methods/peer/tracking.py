@@ -68,9 +68,8 @@ class TrackingLloyd(CountedLloyd):
     **Privacy.** No guarantee. The first message contains the local sums and counts. A device that receives the messages
     of all neighbors of a device can compute how these sums change.
 
-    **Faults.** With `counters` device i sends the running total of all its z [3]_ and subtracts its offers from its own
-    z. Neighbor j adds P_ij times the increase of the total, so lost messages lose no sums. A device with too little
-    weight keeps its centroids for that round.
+    **Faults.** With `counters` device i sends the running total of all its z [3]_, and neighbor j adds P_ij times the
+    increase of the total, so lost messages lose no sums.
 
     References
     ----------

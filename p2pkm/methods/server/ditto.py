@@ -55,7 +55,7 @@ class Ditto(FedLloyd):
     for these labels. Cluster c of a client is cluster c of all others.
 
     With variance s2 of the points and t2 of the centers of clients, per coordinate, the maximum a posteriori estimate
-    has pull = s2 / t2. The default is not fitted to the points; clients that differ little need more.
+    has pull = s2 / t2.
 
     **Messages.** Those of `FedLloyd`. Local steps send nothing.
 
@@ -66,8 +66,7 @@ class Ditto(FedLloyd):
     **Faults.** As in `FedLloyd`: rejected.
 
     **Differences from the paper.** Its solver takes gradient steps on v_i and w in turns; here w is computed first. The
-    loss is a sum over points instead of a mean: pull is m_i lambda / 2 with m_i points and the lambda of the paper. The
-    defense against poisoned messages is not implemented.
+    loss is a sum over points: pull is m_i lambda / 2 with m_i points and the lambda of the paper.
 
     References
     ----------

@@ -19,9 +19,8 @@ from p2pkm.methods.init.given import cluster_from_random_points
 class FeCA(ServerMethodBase):
     r"""One-shot aggregation of refined local centroids by balls (FeCA).
 
-    Each client runs k-means, removes centroids that cover several true clusters, merges centroids that share one, and
-    sends the rest with radii. The server groups them by balls, largest first, and returns the means of the k fullest
-    balls.
+    Each client runs k-means, removes centroids that cover several true clusters, and sends the rest with radii. The
+    server groups them by balls, largest first, and returns the means of the k fullest balls.
 
     Parameters
     ----------

@@ -164,8 +164,8 @@ class FedDPKMeans(MethodBase):
 
     **Differences from the paper.** The noise on second moments is scaled to R^2, their sensitivity, instead of R
     (docs/explain/errata.md). Counts have normal instead of Laplace noise. The split of the budget, the threshold of two
-    standard deviations instead of 5 points, and candidates without points at the server are choices of p2pkm. Privacy
-    of whole clients is not implemented.
+    standard deviations, and candidates without points at the server are choices of p2pkm. Privacy of whole clients is
+    not implemented.
 
     **Faults.** Rejected, as in `Private`.
 

@@ -62,9 +62,8 @@ class FedLloyd(TreeLloyd):
     **Convergence.** As in `TreeLloyd`. For the same initial centroids both methods compute the same centroids in the
     same number of rounds.
 
-    **Privacy.** No guarantee. The server receives local sums and counts of each client, then their changes: if a single
-    point changes its cluster, the change is this point, rounded to a multiple of the step. `min_cluster_size` is
-    therefore rejected.
+    **Privacy.** No guarantee. The server receives local sums and counts of each client, then their changes, as the
+    parent of a leaf in `TreeLloyd`. `min_cluster_size` is therefore rejected.
 
     **Faults.** Faults of messages, links and devices are rejected.
 

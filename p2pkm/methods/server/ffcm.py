@@ -75,8 +75,8 @@ class FFCM(ServerMethodBase):
 
     **Convergence.** Not guaranteed. A run ends when the centroids move by less than 1e-4 of the scaled unit.
 
-    **Privacy.** No guarantee. The server receives centroids and supports of single clients. A client with a single
-    point discloses it.
+    **Privacy.** No guarantee. The server receives centroids and supports of single clients; a single point is
+    disclosed.
 
     **Differences from the paper.** Clients draw the first centroids from the shared seed instead of receiving them.
 

@@ -88,8 +88,7 @@ class FKM(ServerMethodBase):
     and it may return to earlier centroids.
 
     **Privacy.** No guarantee. The server receives centroids and counts of single clients. The k-means++ seeds of the
-    first message are points of the client. `min_count` counts the points nearest to a row,
-    ``simulate(min_cluster_size=)`` the points of which the row is the mean; these can differ.
+    first message are points of the client.
 
     References
     ----------

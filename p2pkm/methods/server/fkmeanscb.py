@@ -59,9 +59,8 @@ class FKMeansCB(ServerMethodBase):
 
     **Convergence.** One-shot. No guarantee for the cost.
 
-    **Privacy.** No guarantee: anyone with the seed of the run can subtract the noise. Unpredictable noise would be
-    (epsilon D)-locally differentially private for points that differ by at most D in the sum of absolute coordinate
-    differences, a useless bound with epsilon 20. With `epsilon` None a centroid of one point is that point.
+    **Privacy.** No guarantee: anyone with the seed of the run can subtract the noise, and epsilon 20 with unbounded
+    coordinates would be a useless bound. Without noise a centroid of one point is that point.
 
     **Differences from the paper.** The printed density lacks the absolute value. A client with fewer than k1 distinct
     points sends as many rows as it has distinct points. [1]_ states no number of initializations.

@@ -155,18 +155,16 @@ class TreeLloyd(MethodBase):
     2. Root: ``z_c = rint(g S_c / n_c) - Z_c`` from the total sums; 0 if n_c is 0.
     3. Down: z. All devices set ``Z <- Z + z``.
 
-    In a first round the devices send weight, cost and the number of rows with points up, from which the root chooses s
-    and g. s is 0.3 standard errors of a cluster mean, but at least 1/64 of the standard deviation within clusters, and
-    is halved when the cost has fallen to a quarter. g is the largest integer for which rounding sums costs at most as
-    much as rounding centroids (docs/explain/proofs.md).
+    A first round sends weight, cost and the number of rows with points up, from which the root chooses s, 0.3 standard
+    errors of a cluster mean but at least 1/64 of the standard deviation within clusters, halved when the cost has
+    fallen to a quarter, and g, for which rounding sums costs at most as much as rounding centroids
+    (docs/explain/proofs.md).
 
-    With `local_steps` each device then takes Lloyd steps on its local points from the common centroids w, until its
-    labels do not change. With `pull` > 0 they decrease ``L_i(v_i) + pull sum_c |v_ic - w_c|^2``. Cluster c of a device
-    is still cluster c of all others.
+    With `local_steps` each device then takes Lloyd steps on its local points from the common centroids w; with `pull` >
+    0 they decrease ``L_i(v_i) + pull sum_c |v_ic - w_c|^2``. Cluster c of a device is still cluster c of all others.
 
     **Messages.** Up: k rows (S, n) and one row with the cost. Down: k rows z and one row with a command. With G groups
-    G k rows. Encoded as integers in Rice or adaptive code, costs in 8 bytes, commands in 1 byte, errors of a search in
-    2 bytes. Local steps send nothing.
+    G k rows. Encoded as integers in Rice or adaptive code. Local steps send nothing.
 
     **Convergence.** The pooled cost of the recorded centroids never increases: if a step did not decrease it, all
     devices return to the centroids before, and stop. If no step was reverted and `tol` is 0, the result is a Lloyd
@@ -174,13 +172,12 @@ class TreeLloyd(MethodBase):
 
     **Privacy.** No guarantee. The parent of a leaf receives its local sums and counts, then their changes: if a single
     point changes its cluster, this point, rounded to g steps. Other devices receive sums of devices below them, and the
-    centroids, with `groups` of all groups. The parent of a leaf sees which group it selects. `min_cluster_size` is
-    therefore rejected.
+    centroids, with `groups` of all groups. `min_cluster_size` is therefore rejected.
 
-    **Faults.** Faults of messages and links are rejected. When a device leaves, the others elect a root and build a
-    new tree, which costs two rounds. Disconnected parts continue separately; connected again, they adopt the result
-    of the elected root. A Lloyd step needs a round in which no device leaves or returns: with ``dropout=0.05``, 43
-    % of the rounds with ten devices, 28 % with 16. Use tree Lloyd where devices leave rarely, and GTVMin elsewhere.
+    **Faults.** Faults of messages and links are rejected. When a device leaves, the others elect a root and build a new
+    tree, which costs two rounds. Disconnected parts continue separately; connected again, they adopt the result of the
+    elected root. A Lloyd step needs a round in which no device leaves or returns, so use tree Lloyd where devices leave
+    rarely.
 
     References
     ----------
