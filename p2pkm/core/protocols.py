@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, 
 
 import numpy as np
 
+from p2pkm.core.averaging_step import AveragingStep
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.card import Card
 from p2pkm.core.errors import ContractError
@@ -298,6 +299,13 @@ class MethodBase:
     def under_faults(self, topology: Any) -> Any:
         """Return the fault-tolerant variant of the method, if it has a separate one."""
         return self
+
+    def averaging_step(self, topology: Any) -> AveragingStep | None:
+        """Return the step that the method repeats on a static graph with undisturbed messages; None if it does not.
+
+        A run then reports the factor by which disagreement shrinks, and its bound by the eigenvalues of the step.
+        """
+        return None
 
     def flops(self, work: "Work") -> Integers | None:
         """Count the operations of a turn of every device, int64[n]; None: one pass over the local points."""

@@ -230,6 +230,7 @@ def run_stage(
     restored = checkpointer and checkpointer.restore(links)
     state, inbox, stop, t, turn = restored or _run_initial_exchange(algorithm, start, context, channel, links, schedule)
     point_feed = context.point_feed if is_method_stage else None
+    averaging = context.monitor.averaging if is_method_stage else None
     _update_points(point_feed, t, links, context, resumed=True)
     # The last record of the method's stage, and of a stage after it, also contains the metrics that would be too
     # expensive in every record. Initialization stages do without.
@@ -251,6 +252,8 @@ def run_stage(
         _update_points(point_feed, t, links, context)
         for turn, active in enumerate(schedule.turns(t), 1):
             batch = links.devices.at_turn(t, turn - 1, active)
+            if averaging is not None:
+                averaging.observe(t, turn - 1, state)
             # Update before sending: the devices that act next must receive the tables of this turn. With the colored
             # schedule the objective could increase if a color class used the centroids of the round before.
             state = algorithm.update(state, channel.receive(inbox, state, batch), batch)

@@ -14,6 +14,7 @@ import numpy as np
 
 from p2pkm.channel.suppression import reach
 from p2pkm.channel.transform import RunScope
+from p2pkm.core.averaging_step import find_step
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.states import optional
 from p2pkm.data.shards import Shards
@@ -30,6 +31,7 @@ from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.methods.init.pipelines import Stage, describe_graph_use
 from p2pkm.methods.init.pipelines import stages as list_stages
 from p2pkm.methods.init.registry import InitContext
+from p2pkm.metrics.averaging_bound import AveragingBound, watch_averaging
 from p2pkm.metrics.cost_ratio import CostEvaluator, cluster_centrally, gather_points
 from p2pkm.metrics.disclosure import add_disclosed
 from p2pkm.metrics.gathering import Gathering
@@ -173,6 +175,7 @@ def play(rank: Rank, observers: Observers = Observers()) -> Outcome:
     _tell(observers, evaluator, explain(played.choice) + _list_notes(algorithm, run.topology, stages) + warnings)
     monitor.exclude(channel.left_out, altered=channel.alters)
     context = context._replace(point_feed=feed)
+    monitor.watch_averaging(_watch_averaging(played, algorithm, context))
     final = run_stages(stages, rank.start, context)
     network.close()
     before = tuple(stage for stage, _ in preliminaries)
@@ -322,6 +325,16 @@ def _settle(algorithm: Any, state: Any, network: Network, topology: Topology) ->
     parts = {name: fields.get(name) for name in algorithm.settle_from}
     found = {name: network.allgather_by_device(part) for name, part in parts.items() if part is not None}
     return algorithm.settle(found, topology)
+
+
+def _watch_averaging(rank: Rank, algorithm: Any, context: RunContext) -> AveragingBound | None:
+    """Prepare the measurement of averaging, where its theorem holds: on a static graph, with undisturbed messages."""
+    run, monitor = rank.run, context.monitor
+    is_disturbed = context.has_stale_links or context.channel.alters or context.graph is not None
+    if is_disturbed or context.devices.min_count > 1:
+        return None
+    step = find_step(algorithm, run.topology)
+    return watch_averaging(step, run.topology, monitor.network, monitor.every, algorithm.k * (rank.shards.d + 1))
 
 
 def _predict(algorithm: Any, topology: Topology, world: World, devices: Devices) -> float | None:

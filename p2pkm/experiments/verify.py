@@ -19,6 +19,7 @@ from p2pkm.engine.run_options import RunOptions
 from p2pkm.engine.run_secret import UNREPEATABLE
 from p2pkm.experiments.config import parse_method
 from p2pkm.experiments.run import OutputOptions, assemble, execute
+from p2pkm.metrics.closing_rows import describe_broken_bound
 from p2pkm.metrics.result import Result
 from p2pkm.network.world import connect
 from p2pkm.storage.checksums import FileMismatch, check_files
@@ -26,7 +27,7 @@ from p2pkm.storage.load import load
 from p2pkm.storage.run_status import repeated_from
 from p2pkm.storage.toml import read_toml
 
-_DIFFERENT = 6  # exit code if the results differ
+_DIFFERENT = 6  # exit code if the results differ, or break a bound
 
 
 def verify(path: Path, ranks: int | None, output: OutputOptions, *, files_only: bool = False) -> int:
@@ -45,7 +46,7 @@ def verify(path: Path, ranks: int | None, output: OutputOptions, *, files_only: 
     Returns
     -------
     int
-        Exit code: 6 if files or results differ.
+        Exit code: 6 if files or results differ, or if the repetition breaks a bound.
 
     Raises
     ------
@@ -76,7 +77,9 @@ def verify(path: Path, ranks: int | None, output: OutputOptions, *, files_only: 
         raise ExperimentError(f"--ranks is {ranks}; expected {world.size}, the number of running ranks. Remove --ranks")
     with repeated_from(path):
         run = assemble(replace(experiment, plot=False, out="none"), world)
-    difference = compare(before, execute(run, world, None, output._replace(quiet=True)))
+    after = execute(run, world, None, output._replace(quiet=True))
+    # A broken bound repeats with the same bits, so it is no difference.
+    difference, broken = compare(before, after), describe_broken_bound(after.summary)
     verdict = {
         "same": not difference,
         "run": str(path),
@@ -85,14 +88,15 @@ def verify(path: Path, ranks: int | None, output: OutputOptions, *, files_only: 
         "difference": difference or None,
         "files": [],
         "note": None,
+        "broken_bound": broken or None,
     }
     if output.json:
         print(json.dumps(verdict), flush=True)
     else:
         ranks_text = _describe_ranks(before.summary["ranks"], world.size)
         agreement = f"the same bits {ranks_text}, in every recorded round, and the same ledger"
-        print(f"{path}: {difference or agreement}", flush=True)
-    return _DIFFERENT if difference else 0
+        print("; ".join([f"{path}: {difference or agreement}", *filter(None, [broken])]), flush=True)
+    return _DIFFERENT if difference or broken else 0
 
 
 def _describe_ranks(before: int, after: int) -> str:
@@ -112,6 +116,7 @@ def _report_files(path: Path, faults: list[FileMismatch], output: OutputOptions,
         "difference": first,
         "files": [fault._asdict() for fault in faults],
         "note": note.removeprefix("; ") or None,
+        "broken_bound": None,
     }
     if output.json:
         print(json.dumps(verdict), flush=True)

@@ -58,11 +58,11 @@ def format_size(size: float) -> str:
 
 
 def list_warnings(summary: Summary) -> list[str]:
-    """List the reasons to distrust the result: the method did not converge, or its quality decreased."""
+    """List the reasons to distrust the result: a broken bound, no convergence, or a decrease of the quality."""
+    warnings = [broken] if (broken := describe_broken_bound(summary)) else []
     # A stream changes the points during the run: it does not converge, and ratios of its rounds are not comparable.
     if summary.get("stream") is not None:
-        return []
-    warnings = []
+        return warnings
     best = summary["ratio_best"]
     has_decreased = loses_quality(summary)
     if summary["termination"] == "round-limit":
@@ -74,6 +74,17 @@ def list_warnings(summary: Summary) -> list[str]:
         what = "quality" if summary.get("test_points") is None else "quality of one clustering for all"
         warnings.append(f"{what} decreased after {place}: cost ratio {format_ratio(best)} then")
     return warnings
+
+
+def describe_broken_bound(summary: Summary) -> str:
+    """Describe a bound that the run has broken; empty if it has none, or kept it."""
+    if (summary.get("bound_slack") or 0.0) <= 1.0:
+        return ""
+    return (
+        f"broken bound: exchanges left {summary['bound_measured']:.6g} of the disagreement, the eigenvalues of the "
+        f"averaging weights allow {summary['bound']:.6g}; the method does not do what it declares. Please report this "
+        "run, or correct the method"
+    )
 
 
 # --- quality ---
@@ -326,6 +337,14 @@ def _place(summary: Summary, goal: str) -> str:
 def format_descent(summary: Summary) -> Row:
     """Format whether the objective never increased, and whether the options guarantee that."""
     return summary["descent"] or "-", DESCENTS.get(summary["descent"], "")
+
+
+def format_bound(summary: Summary) -> Row:
+    """Format the factor by which disagreement remained per exchange, with its bound and their ratio."""
+    measured, bound, slack = (summary.get(key) for key in ("bound_measured", "bound", "bound_slack"))
+    if measured is None or bound is None or slack is None:
+        return NO_ROW
+    return f"{measured:.4g}", f"largest factor; bound {bound:.4g} by eigenvalues, slack {slack:.4g}"
 
 
 def format_disclosed(summary: Summary) -> Row:

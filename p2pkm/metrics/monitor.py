@@ -17,6 +17,7 @@ from p2pkm.core.sorting import blocks, find_distinct
 from p2pkm.core.states import optional
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.kernels.compile_time import count_compilation
+from p2pkm.metrics.averaging_bound import AveragingBound
 from p2pkm.metrics.clustering import ari
 from p2pkm.metrics.cost_ratio import CostEvaluator, CostRatios
 from p2pkm.metrics.replay_frames import Recorder
@@ -80,6 +81,8 @@ class Monitor:
         Recorder of the frames for replay.
     excluded : int64 array
         Ids of the Byzantine devices, which are excluded from scores.
+    averaging : AveragingBound or None
+        Measurement of the speed of averaging, beside its bound.
     """
 
     def __init__(self, network: Network, every: int, sink: Callable[[Record], None], topology: Topology) -> None:
@@ -106,6 +109,9 @@ class Monitor:
         self.recorder = Recorder(topology, network)
         self.excluded = np.zeros(0, np.int64)
         self.altered = False
+        self.averaging: AveragingBound | None = None
+        # Largest factor that the checkpoint of a resumed run has.
+        self._restored_factor: float | None = None
         self._build_evaluator: Callable[[Devices, bool], CostEvaluator] | None = None
         # Arrays of the points in the batch; digests, and losses and scores of the last record, if with these points.
         self._points: tuple[Any, ...] | None = None
@@ -137,6 +143,12 @@ class Monitor:
         self._watch(devices)
         self._changed = self._changed or not resumed
         self._unpriced = True
+
+    def watch_averaging(self, bound: AveragingBound | None) -> None:
+        """Measure the speed of averaging from now on; None: not in this run."""
+        self.averaging = bound
+        if bound is not None:
+            bound.largest = self._restored_factor
 
     def _update_baselines(self, closing: bool) -> None:
         """Compute the baselines again if points have changed."""
@@ -280,6 +292,7 @@ class Monitor:
             "trace": self.trace, "heads": [head.hex() for head in self._heads], "root_digests": digests,
             "first": self._first, "before": self._before, "violated": bool(self._violated),
             "changed": bool(self._changed), "recorder": self.recorder.snapshot(),
+            "averaging": None if self.averaging is None else self.averaging.largest,
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -289,6 +302,8 @@ class Monitor:
         self._violated = state["violated"]
         self._changed = state["changed"]
         self.recorder.restore(state["recorder"])
+        # Absent in checkpoints of earlier versions.
+        self._restored_factor = state.get("averaging")
         if self._root:
             self.trace = state["trace"]
             self._heads = [bytes.fromhex(head) for head in state["heads"]]

@@ -265,6 +265,7 @@ _CENTRAL = "the central baseline"
 _FAULTS = "`--faults`"
 _STREAM = "`--stream`"
 _OBJECTIVE = "an objective (GTVMin, tree Lloyd)"
+_AVERAGING = "`consensus`, `pushsum` or `tracking` on a static graph, without faults"
 _LINK_MODEL = "`--link-model`"
 _SILHOUETTE = "`--silhouette`"
 _GTVMIN = "GTVMin"
@@ -541,6 +542,15 @@ METRICS: tuple[Metric, ...] = (
            "certified, not claimed or violated: whether the objective never increased, as guaranteed",
            needs=_OBJECTIVE, tables=_CLOSING | ShownIn.STUDY | ShownIn.PATH | ShownIn.CARD, row=rows.format_descent,
            **_CHECKS | _DEFAULT),
+    Metric("bound", "bound of averaging",
+           "largest factor by which an exchange can multiply the disagreement of devices, by the eigenvalues of the "
+           "averaging weights", needs=_AVERAGING, better="lower", tables=_NONE),
+    Metric("bound_measured", "disagreement per exchange",
+           "largest factor by which exchanges of a recorded round multiplied the disagreement of devices",
+           needs=_AVERAGING, better="lower", over_runs=np.max, tables=_CLOSING, row=rows.format_bound,
+           **_CHECKS | _OPTION),
+    Metric("bound_slack", "slack of the bound", "measured factor divided by its bound; above 1 the bound is broken",
+           needs=_AVERAGING, better="lower", over_runs=np.max, tables=_NONE),
     # faults, adversaries and disclosure
     Metric("faults", "faults", "fault model", needs=_FAULTS, tables=_NONE),
     Metric("stale_policy", "stale policy", "use of outdated neighbor tables", needs=_FAULTS, tables=_NONE),

@@ -19,6 +19,7 @@ from p2pkm.core.units import count
 from p2pkm.data.shards import Shards
 from p2pkm.methods.server.star import StarState
 from p2pkm.methods.tree.local_steps import LocalSteps
+from p2pkm.metrics.averaging_bound import summarize_averaging
 from p2pkm.metrics.clustering import ari, nmi, purity
 from p2pkm.metrics.cost_ratio import CostEvaluator, CostRatios
 from p2pkm.metrics.disclosure import count_exposure
@@ -454,6 +455,7 @@ def _summarize_records(monitor: Monitor, move: float | None, expected: float | N
     metrics["rounds_before"] = accumulate_rounds(records)[-1][0] - records[-1]["round"]
     openings = [record for record in records if record["stage"] == records[-1]["stage"] and record["round"] == 0]
     metrics["ratio_start"] = openings[-1]["ratio_mean"] if openings else None
+    metrics |= summarize_averaging(monitor.averaging)
     if not monitor.objective_known:
         return metrics | {"descent": None}
     from topologies.measures import fitted

@@ -102,7 +102,7 @@ def check_ending(case: Case) -> Iterator[str]:
 
 
 def check_ledger(case: Case) -> Iterator[str]:
-    """Messages and bytes of summary, records and the sum over all links are the same; descent is not violated."""
+    """Messages and bytes of summary, records and the sum over all links are the same; no guarantee is violated."""
     summary, ledger = case.summary, _arrays(case.run / "ledger.npz")
     records = [json.loads(line) for line in (case.run / "rounds.jsonl").read_text().splitlines()]
     for name in ("messages", "bytes", "wire_bytes"):
@@ -111,6 +111,8 @@ def check_ledger(case: Case) -> Iterator[str]:
             yield f"{name}: {summary[name]} in the summary, {total} over all links, {values} in the records"
     if summary["descent"] == "violated":
         yield "descent: violated"
+    if (summary["bound_slack"] or 0.0) > 1.0:
+        yield f"bound: {summary['bound_measured']} above {summary['bound']}"
     yield from (
         f"{name} is {value}" for name, value in summary.items() if isinstance(value, float) and not np.isfinite(value)
     )

@@ -11,9 +11,9 @@ from p2pkm.channel.quantization import find_obstacle
 from p2pkm.core.card import DEFAULTS, cards_of
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.program_object import ProgramObject, find_label
-from p2pkm.core.spec import Spec, parameters, split_specs
+from p2pkm.core.spec import Spec, parameters, split_specs, suggest
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.bench.suites import Task
+from p2pkm.experiments.bench.suites import Task, Variant
 from p2pkm.experiments.config import MethodSpec, parse_method
 from p2pkm.experiments.studies.study_file import with_known
 from p2pkm.methods.init.pipelines import needs_hub
@@ -34,13 +34,16 @@ class Entry(NamedTuple):
         Name in tables, such as "gtvmin (paper, real numbers)".
     algorithm : str or ProgramObject
         Spec of the method, or the method.
-    defaults : {"ours", "paper"}
+    defaults : {"ours", "paper", "suite"}
+        Defaults of this package, of the publication, or those of this package with the options of a suite.
     encoding : {"integer", "real"}
         Encoding that is requested; with "integer", a run whose options exclude integers sends real numbers.
     trust : str
         Class of trust: "no server", "server", "raw points leave", "private" or "baseline".
     method : str
         Name of the method that the entry belongs to.
+    options : dict of str to object
+        Options of its runs beyond those of the task, such as a share of the clients.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Entry(NamedTuple):
     encoding: str
     trust: str
     method: str
+    options: Mapping[str, Any] = {}
 
     def on(self, task: Task, graph: str | None, seed: int) -> RunOptions:
         """Return the options of a run on a task.
@@ -57,7 +61,7 @@ class Entry(NamedTuple):
         them, and a noise seed, so that the run can be repeated.
         """
         options = replace(
-            task.options,
+            replace(task.options, **self.options),
             algorithm=self.algorithm,
             quantize="possible" if self.encoding == _INTEGER else "none",
             graph=graph,
@@ -79,7 +83,7 @@ class Entry(NamedTuple):
         return bool(needs_hub(_look_up(self.algorithm)[1]))
 
 
-def list_entries(algorithms: Sequence[Any]) -> list[Entry]:
+def list_entries(algorithms: Sequence[Any], variants: Sequence[Variant] = ()) -> list[Entry]:
     """List the entries of methods.
 
     Parameters
@@ -87,6 +91,8 @@ def list_entries(algorithms: Sequence[Any]) -> list[Entry]:
     algorithms : sequence of str or ProgramObject
         "all", names of methods for all of their entries, names of entries such as "gtvmin (real numbers)", specs, or
         objects of a program.
+    variants : sequence of Variant
+        Further entries of the suite.
 
     Raises
     ------
@@ -94,6 +100,7 @@ def list_entries(algorithms: Sequence[Any]) -> list[Entry]:
         If a method is unknown, or an option is wrong.
     """
     table = read_entries()
+    table += _make_variants(table, variants)
     listed: dict[str, Entry] = {}
     for text in algorithms:
         of_method = [entry for entry in table if text in (_EVERY, entry.method)]
@@ -152,6 +159,23 @@ def _make_entries(algorithm: Any, name: str, row: Mapping[str, str]) -> list[Ent
             label = f"{name} ({', '.join(marks)})" if marks else name
             entries.append(Entry(label, variant, defaults, encoding, trust, spec.name))
     return entries
+
+
+def _make_variants(table: Sequence[Entry], variants: Sequence[Variant]) -> list[Entry]:
+    """Make the entries of a suite from the main entries of their methods."""
+    main = {entry.name: entry for entry in table}
+    made: dict[str, Entry] = {}
+    for variant in variants:
+        for method in variant.methods:
+            if method not in main:
+                raise ExperimentError(
+                    f"entries {variant.mark} name the unknown method {method!r}. {suggest(method, main)}"
+                )
+            name = f"{method} ({variant.mark})"
+            if name in main or name in made:
+                raise ExperimentError(f"there are two entries {name}; expected different names. Rename one")
+            made[name] = main[method]._replace(name=name, defaults="suite", options=variant.options)
+    return list(made.values())
 
 
 def _has_published(algorithm: Any, spec: Spec) -> bool:

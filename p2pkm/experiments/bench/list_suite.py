@@ -3,7 +3,7 @@
 from typing import Any
 
 from p2pkm.core.units import count
-from p2pkm.experiments.bench.entries import count_entries, list_entries, split_list
+from p2pkm.experiments.bench.entries import Entry, count_entries, list_entries, split_list
 from p2pkm.experiments.bench.suites import list_suites, read_suite
 
 
@@ -34,9 +34,17 @@ def describe_suites(name: str | None) -> list[dict[str, Any]]:
                 }
                 for task in suite.tasks
             ]
-            listed["entries"] = [entry._asdict() for entry in list_entries(split_list(suite.algorithm))]
+            listed["entries"] = [
+                _describe_entry(entry) for entry in list_entries(split_list(suite.algorithm), suite.variants)
+            ]
         described.append(listed)
     return described
+
+
+def _describe_entry(entry: Entry) -> dict[str, Any]:
+    """Describe an entry, with the options of its runs as on the command line."""
+    options = {key: value if isinstance(value, int | float) else str(value) for key, value in entry.options.items()}
+    return entry._asdict() | {"options": options}
 
 
 def format_suites(described: list[dict[str, Any]]) -> str:

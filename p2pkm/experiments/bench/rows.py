@@ -54,7 +54,7 @@ def make_row(suite: Suite, place: Place, measured: Row, references: References) 
             "encoding": entry.encoding, "trust": entry.trust, "points": name_points(task, seed)}  # fmt: skip
     if suite.measure == TEST:
         # The cost of all points has no part in the ranking, so its reference is not searched.
-        return _rank_by_tests(row | {"family": task.family}, suite, measured)
+        return _rank_by_tests(row | {"family": task.family}, suite, place, measured)
     reference = references.find(task, seed)
     row["reference_cost"] = None if reference is None else reference.cost
     status = measured["termination"] if measured["termination"] in _UNFINISHED else _DONE
@@ -67,11 +67,11 @@ def make_row(suite: Suite, place: Place, measured: Row, references: References) 
         "start_excess": _measure_start(measured, reference),
         "excess_worst": measured["cost_worst"] / reference.cost - 1.0,
         "bytes_to_1_over_raw": _find_bytes(measured, reference, _count_raw(measured)),
-        **_measure(suite, measured),
+        **_measure(suite, place, measured),
     }
 
 
-def _rank_by_tests(row: Row, suite: Suite, measured: Row) -> Row:
+def _rank_by_tests(row: Row, suite: Suite, place: Place, measured: Row) -> Row:
     """Make the row of a suite that ranks by test points."""
     termination = measured["termination"]
     status, reason = (termination if termination in _UNFINISHED else _DONE), measured["error"]
@@ -79,10 +79,10 @@ def _rank_by_tests(row: Row, suite: Suite, measured: Row) -> Row:
         reason = "no device has test points and centroids; data without test points need test_share"
     if reason is not None:
         return row | {"status": "failed" if status == _DONE else status, "reason": reason}
-    return row | _measure(suite, measured)
+    return row | _measure(suite, place, measured)
 
 
-def _measure(suite: Suite, measured: Row) -> Row:
+def _measure(suite: Suite, place: Place, measured: Row) -> Row:
     """Return the columns of a finished run that need no reference."""
     raw = _count_raw(measured)
     return {
@@ -91,11 +91,19 @@ def _measure(suite: Suite, measured: Row) -> Row:
         "bytes_over_raw": measured["wire_bytes"] / raw,
         "busiest_over_raw": measured["wire_bytes_busiest"] / raw,
         "rounds": measured["rounds"],
-        **{f"seconds_{name}": measured.get(f"seconds_{name}") for name in suite.link_models},
+        **{f"seconds_{name}": _find_seconds(name, place, measured) for name in suite.link_models},
         "disclosed": measured["raw_points_disclosed"],
         "status": _DONE,
         **{key: measured[key] for key in TESTED if measured[key] is not None},
     }
+
+
+def _find_seconds(link_model: str, place: Place, measured: Row) -> float | None:
+    """Return the simulated time; with a deadline, on whose link model the messages depend, on this one only."""
+    options = place.entry.options
+    if "deadline" not in options:
+        return measured.get(f"seconds_{link_model}")
+    return measured["virtual_seconds"] if str(options["link_model"]) == link_model else None
 
 
 def _count_raw(measured: Row) -> int:

@@ -175,7 +175,7 @@ class BenchOptions(NamedTuple):
         suite = chosen.select(self.tasks, self.seeds).with_files(self.files)
         limit = suite.time_limit if self.time_limit is None else check_positive(self.time_limit, "time_limit")
         suite = suite._replace(time_limit=limit)
-        entries = list_entries(self.algorithms or split_list(suite.algorithm))
+        entries = list_entries(self.algorithms or split_list(suite.algorithm), suite.variants)
         return suite, select_main(entries) if suite.measure == TEST else entries
 
 

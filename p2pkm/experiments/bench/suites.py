@@ -18,11 +18,31 @@ from p2pkm.storage.toml import load_toml
 
 _FOLDER = files(__package__) / "suites"
 _SUITE = ("version", "title", "seeds", "graphs", "splits", "options", "partitions", "algorithm", "link_models",
-          "time_limit", "measure", "tasks")  # fmt: skip
+          "time_limit", "measure", "entries", "tasks")  # fmt: skip
 # Measures by which entries are ranked: cost of all points over the best known one, or cost of test points.
 EXCESS, TEST = "excess", "test"
 _TASK = ("name", "family", "file", "start", "splits", "seeds", "graphs", "known")
 _LINK_MODELS = ("lan", "wan", "edge")
+# Options of a run that may belong to an entry instead of a task: how a method runs, not what it clusters.
+_OF_ENTRY = ("client_share", "deadline", "link_model", "stale_policy", "rounds")
+
+
+class Variant(NamedTuple):
+    """Entries of a suite that run with options of their own, such as a share of the clients.
+
+    Attributes
+    ----------
+    mark : str
+        Text in parentheses after the name of the method.
+    methods : tuple of str
+        Names of methods, each of which has such an entry.
+    options : dict of str to object
+        Options of a run, with checked values.
+    """
+
+    mark: str
+    methods: tuple[str, ...]
+    options: Mapping[str, Any]
 
 
 class Task(NamedTuple):
@@ -82,6 +102,8 @@ class Suite(NamedTuple):
     measure : {"excess", "test"}
         What is ranked: the cost of all points over the best known one, or the cost of test points over that of a common
         clustering.
+    variants : tuple of Variant
+        Further entries of methods, with options of their own.
     """
 
     name: str
@@ -92,6 +114,7 @@ class Suite(NamedTuple):
     link_models: tuple[str, ...] = _LINK_MODELS
     time_limit: float = 120.0
     measure: str = EXCESS
+    variants: tuple[Variant, ...] = ()
 
     def select(self, names: Sequence[str], seeds: str | Iterable[int] | None) -> "Suite":
         """Return the suite with some of its tasks and with other seeds.
@@ -213,7 +236,33 @@ def _parse(content: Mapping[str, Any], name: str, where: str) -> Suite:
         tuple(content.get("link_models", _LINK_MODELS)),
         float(content.get("time_limit", 120.0)),
         check_choice(content.get("measure", EXCESS), (EXCESS, TEST), f"{where}: measure"),
+        tuple(_read_variant(table, where) for table in content.get("entries", ())),
     )
+
+
+def _read_variant(table: Mapping[str, Any], where: str) -> Variant:
+    """Read a table [[entries]]: a mark, methods, and their options."""
+    mark, methods = table.get("name"), table.get("algorithm")
+    if not isinstance(mark, str) or not mark or set(mark) & set("(),"):
+        raise ExperimentError(
+            f"{where} has entries whose name is {mark!r}; expected text without commas and parentheses, such as asked "
+            "0.25, which follows the name of the method in tables"
+        )
+    at = f"{where}, entries {mark}"
+    if not isinstance(methods, str) or not methods:
+        raise ExperimentError(f"{at} lack algorithm; expected names of methods, such as dwfkm,fkm. Add it")
+    given = {key.replace("-", "_"): value for key, value in table.items() if key not in ("name", "algorithm")}
+    for key in given:
+        if key not in _OF_ENTRY:
+            raise ExperimentError(
+                f"{at} have the unknown key {key!r}. {suggest(key, [*_OF_ENTRY, 'name', 'algorithm'])}"
+            )
+    if not given:
+        raise ExperimentError(f"{at} have no option; expected one of {', '.join(_OF_ENTRY)}. Add one, or remove them")
+    if "deadline" in given and "link_model" not in given:
+        raise ExperimentError(f"{at} have a deadline without link_model, which tells how long messages take. Add it")
+    options = RunOptions.from_mapping(given, at)
+    return Variant(mark, tuple(split_specs([methods])), {key: getattr(options, key) for key in given})
 
 
 def _read_tasks(table: Mapping[str, Any], suite: Mapping[str, Any], where: str) -> list[Task]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from p2pkm.core.averaging_step import AveragingStep
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.messages import Inbox
 from p2pkm.core.sorting import blocks
@@ -16,6 +17,7 @@ from p2pkm.core.states import register
 from p2pkm.methods.building_blocks.small_clusters import count_nearest
 from p2pkm.methods.building_blocks.total_variation import received_edges
 from p2pkm.network.graph import Topology, find_first
+from topologies.mixing import metropolis_weights
 
 # Effect of link weights in methods that use `mixing_weights`, see `p2pkm.core.traits.MethodTraits`.
 WEIGHTED = "weight the mixing matrix"
@@ -131,6 +133,11 @@ def mixing_weights(devices: Devices) -> Floats:
     neighbor_share = devices.link_weights / devices.neighbor_mean_weights / (1.0 + neighbor_degrees)
     weights: Floats = np.minimum(local_share, neighbor_share)
     return weights
+
+
+def symmetric_step(topology: Topology, turns: int) -> AveragingStep:
+    """Return the step of `mix` on a static graph, from the weights of the graph."""
+    return AveragingStep(metropolis_weights(topology.links), np.ones(topology.n), turns)
 
 
 def relative_weights(devices: Devices) -> Floats | None:

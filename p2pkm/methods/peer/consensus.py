@@ -3,12 +3,14 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
+from p2pkm.core.averaging_step import AveragingStep
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.card import OPEN, Card
 from p2pkm.core.messages import Inbox
-from p2pkm.methods.building_blocks.averaging import WEIGHTED, mix
+from p2pkm.methods.building_blocks.averaging import WEIGHTED, mix, symmetric_step
 from p2pkm.methods.building_blocks.lloyd_by_averages import LloydByAverages
 from p2pkm.methods.init.value import Init
+from p2pkm.network.graph import Topology
 
 
 @dataclass(frozen=True)
@@ -105,3 +107,7 @@ class ConsensusLloyd(LloydByAverages):
     def exchange(self, averages: Floats, inbox: Inbox, devices: Devices) -> Floats:
         """Average with the neighbors, by Metropolis weights."""
         return mix(devices, averages, inbox)
+
+    def averaging_step(self, topology: Topology) -> AveragingStep:
+        """Return the Metropolis weights of the graph."""
+        return symmetric_step(topology, self.turns)

@@ -5,12 +5,15 @@ from typing import ClassVar
 
 import numpy as np
 
+from p2pkm.core.averaging_step import AveragingStep
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.card import OPEN, Card
 from p2pkm.core.messages import Inbox
 from p2pkm.methods.building_blocks.averaging import add_differences, relative_weights
 from p2pkm.methods.building_blocks.lloyd_by_averages import CountedLloyd
 from p2pkm.methods.init.value import Init
+from p2pkm.network.graph import Topology
+from topologies.mixing import mean_link_weights
 
 
 @dataclass(frozen=True)
@@ -141,3 +144,10 @@ class PushSumLloyd(CountedLloyd):
         neighbor_load = np.bincount(devices.sources, loads, len(devices)) / neighbors
         load = devices.mean_link_weights * (1.0 + devices.degrees)
         return np.minimum(1.0, np.divide(load, neighbor_load, out=np.ones(len(devices)), where=neighbor_load > 0.0))
+
+    def averaging_step(self, topology: Topology) -> AveragingStep | None:
+        """Return the shares of the senders; with counters, a part of the averages is not in the tables."""
+        if self.counters:
+            return None
+        loads = mean_link_weights(topology.links) * (1.0 + topology.degrees)
+        return AveragingStep(topology.weights / loads[topology.indices], loads, self.turns)

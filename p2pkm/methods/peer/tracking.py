@@ -5,12 +5,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from p2pkm.core.averaging_step import AveragingStep
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.card import OPEN, Card
 from p2pkm.core.messages import Inbox
-from p2pkm.methods.building_blocks.averaging import WEIGHTED, mix, mixing_weights
+from p2pkm.methods.building_blocks.averaging import WEIGHTED, mix, mixing_weights, symmetric_step
 from p2pkm.methods.building_blocks.lloyd_by_averages import CountedLloyd
 from p2pkm.methods.init.value import Init
+from p2pkm.network.graph import Topology
 
 
 @dataclass(frozen=True)
@@ -128,3 +130,7 @@ class TrackingLloyd(CountedLloyd):
     def fair_shares(self, devices: Devices) -> Floats:
         """Expect the mean weight of all devices at each device, float64[n]."""
         return np.ones(len(devices))
+
+    def averaging_step(self, topology: Topology) -> AveragingStep | None:
+        """Return the Metropolis weights of the graph; with counters, a part of the averages is not in the tables."""
+        return None if self.counters else symmetric_step(topology, self.turns)
