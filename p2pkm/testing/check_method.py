@@ -6,6 +6,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ _BLUR = 1e-9
 _LOST = Faults(loss=0.7, delay=0.2)
 _ABSENT = Faults(dropout=0.2, straggler=0.1, server=0.2, dropout_length=2, straggler_length=2)
 _FIRST = ("shapes", "finite", "runs", "repeatable")  # if one of these fails, later checks are not meaningful
-_LAST = ("range", "losses")  # they also fail by mistakes that other checks name, so only if these pass
+_LAST = ("range", "losses", "options")  # they also fail by mistakes that other checks name, so only if these pass
 
 
 def check_method(
@@ -129,6 +130,8 @@ def check_method(
         - ``"losses"``: a run in which messages are lost and delayed, one in which devices are absent, and one on links
           that change end without an exception, with centroids near the points, and devices read only messages that
           arrived; unless the traits exclude such runs by ``Condition.LOSSY_LINKS`` and ``Condition.CHANGING_LINKS``.
+        - ``"options"``: runs with integers in messages, with compressed tables and with scaled features end without an
+          exception, with centroids near the points, unless the traits exclude them.
     rounds : int, default=6
         Maximum number of rounds of the method.
 
@@ -141,8 +144,8 @@ def check_method(
     ------
     CheckError
         If a check fails. This AssertionError has one line for each failed check: the violation, the rule, and a way to
-        fix it. If shapes are wrong, a run raises an exception or is not repeatable, later checks are not run; "range"
-        and "losses" only if no other one fails.
+        fix it. If shapes are wrong, a run raises an exception or is not repeatable, later checks are not run; "range",
+        "losses" and "options" only if no other one fails.
     ExperimentError
         If a check is unknown, or the run cannot be set up.
 
@@ -247,18 +250,16 @@ class _Trial:
         is_sent = self.method.traits.message_content is MessageContent.CENTROIDS
         return ValueChecker(known.min(axis=0), known.max(axis=0), sends_centroids=is_sent)
 
-    def configure(self, method: Any, shards: Shards, min_cluster_size: int = 0, faults: Faults | None = None) -> Run:
-        """Check and assemble a run of the method."""
+    def configure(self, method: Any, shards: Shards, given: Mapping[str, Any] = MappingProxyType({})) -> Run:
+        """Check and assemble a run of the method; `given`: further options of the run."""
         options = RunOptions(
             rounds=self.rounds,
             seed=_SEED,
             baselines=False,
-            quantize="none",
             start=self.start,
-            min_cluster_size=min_cluster_size,
-            faults=faults,
             # With lost messages devices may seem to be converged before they have heard of others.
-            all_rounds=faults is not None,
+            all_rounds="faults" in given,
+            **{"quantize": "none", **given},
         )
         return build_run(method, options, self.topology, shards)
 
@@ -270,8 +271,7 @@ class _Trial:
         checkpoints: "CheckpointsInMemory | None" = None,
         saved: Any = None,
         observer: Observer | None = None,
-        min_cluster_size: int = 0,
-        faults: Faults | None = None,
+        **given: Any,
     ) -> PlayedRun:
         """Run a copy of the method, so that nothing it stores in its attributes affects another run.
 
@@ -287,16 +287,14 @@ class _Trial:
             Checkpoint from which the run continues.
         observer : Observer, optional
             Receives every call of the method.
-        min_cluster_size : int
-            Suppression threshold.
-        faults : Faults, optional
-            Faults of messages or devices.
+        **given
+            Further options of the run.
         """
         shards = self.points(changed=changed)
         method = deepcopy(self.method)
         method = method if observer is None else wrap_method(method, observer)
         return play_run(
-            self.configure(method, shards, min_cluster_size, faults),
+            self.configure(method, shards, given),
             shards,
             self.start,
             advice="Run the method with p2pkm.simulate to see the traceback",
@@ -390,22 +388,50 @@ def _check_range(trial: _Trial) -> str:
 
 def _check_losses(trial: _Trial) -> str:
     on_changing_links = replace(trial, graph=_draw_changing_links())
-    runs: tuple[tuple[str, str, _Trial, Faults | None], ...] = (
-        ("messages are lost and late", _EXCLUDES.format("LOSSY_LINKS"), trial, _LOST),
-        ("devices are absent", f"{_EXCLUDES.format('LOSSY_LINKS')}, without tolerates_absence", trial, _ABSENT),
-        ("links change", _EXCLUDES.format("CHANGING_LINKS"), on_changing_links, None),
+    runs: tuple[tuple[str, str, _Trial, dict[str, Any]], ...] = (
+        ("messages are lost and late", _EXCLUDES.format("LOSSY_LINKS"), trial, {"faults": _LOST}),
+        (
+            "devices are absent",
+            f"{_EXCLUDES.format('LOSSY_LINKS')}, without tolerates_absence",
+            trial,
+            {"faults": _ABSENT},
+        ),
+        ("links change", _EXCLUDES.format("CHANGING_LINKS"), on_changing_links, {}),
     )
-    for condition, way, setting, faults in runs:
+    for condition, way, setting, given in runs:
         if setting is on_changing_links and needs_hub(trial.method):
             continue
         # Refused by the traits, or by the method, such as on a graph with these links.
         with suppress(ExperimentError):
-            found = _find_loss(setting, faults)
+            found = _find_loss(setting, given)
             if found:
                 return (
                     f"in a run in which {condition}, {found}. Compute with the messages that arrived only "
                     "(inbox.fresh, inbox.received, inbox.rows_of, which is -1 before the first), or declare in the "
                     f"traits {way}"
+                )
+    return ""
+
+
+def _check_options(trial: _Trial) -> str:
+    far = trial.far_away or trial
+    runs: tuple[tuple[str, str, _Trial, dict[str, Any]], ...] = (
+        ("messages are integers", "'quantization'", far, {"quantize": "rice"}),
+        ("only the largest numbers of a table are sent", "'compression'", far, {"compress": "topk:share=0.2"}),
+        # In units of its own, with points around 0.
+        ("features are scaled", "Condition.MEASURED_POINTS", trial, {"scale": "standard"}),
+    )
+    for condition, key, setting, given in runs:
+        observer = None if setting.far_away is None or "scale" in given else setting.watch_values()
+        with suppress(ExperimentError):
+            try:
+                setting.play(observer=observer, **given)
+                found = observer.finding if observer else ""
+            except CrashError as error:
+                found = str(error)
+            if found:
+                return (
+                    f"in a run in which {condition}, {found}. Declare in the traits incompatible_with={{{key}: reason}}"
                 )
     return ""
 
@@ -420,13 +446,13 @@ def _draw_changing_links() -> Any:
     return one_peer_exponential(len(SIZES))
 
 
-def _find_loss(trial: _Trial, faults: Faults | None) -> str:
+def _find_loss(trial: _Trial, given: dict[str, Any]) -> str:
     """Describe what is wrong in a run with faults or changing links, "" if nothing is."""
     setting = trial.far_away or trial
     observer = None if setting is trial else setting.watch_values()
     try:
-        first = setting.play(observer=observer, faults=faults)
-        second = setting.play(changed=True, faults=faults)
+        first = setting.play(observer=observer, **given)
+        second = setting.play(changed=True, **given)
     except CrashError as error:
         return str(error)
     if observer is not None and observer.finding:
@@ -673,4 +699,5 @@ CHECKS: Mapping[str, Callable[[_Trial], str]] = {
     "suppression": _check_suppression,
     "range": _check_range,
     "losses": _check_losses,
+    "options": _check_options,
 }

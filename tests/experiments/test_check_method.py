@@ -449,6 +449,34 @@ class NeedsAllReports(p2pkm.FKM):
         return super().aggregate(hub, tables, model)
 
 
+class NeedsExactTables(Means):
+    """Expects tables as they were sent: of what changes them, it excludes only a part."""
+
+    excluded = (Condition.LOSSY_LINKS, Condition.CHANGING_LINKS)
+
+    @property
+    def traits(self):
+        traits = super().traits
+        return replace(
+            traits, incompatible_with={**traits.incompatible_with, **dict.fromkeys(self.excluded, "sums up")}
+        )
+
+    def update(self, state, inbox, devices):
+        if len(devices) == 8:  # not a part of the batch
+            assert np.array_equal(inbox.tables_of(slice(None), self.k, devices.d), state.centroids[devices.indices])
+        return super().update(state, inbox, devices)
+
+
+class NeedsWholeTables(NeedsExactTables):
+    excluded = (*NeedsExactTables.excluded, "quantization")
+
+
+class NeedsUnscaledPoints(Means):
+    def update(self, state, inbox, devices):
+        assert len(devices) < 8 or devices.points.max() > 4.0
+        return super().update(state, inbox, devices)
+
+
 class ClaimsToIgnoreWeights(Means):
     @property
     def traits(self):
@@ -527,6 +555,9 @@ BROKEN = [
     (NeedsAllLinks, "losses", r"links change, (?s:.*)incompatible_with=\{Condition.CHANGING_LINKS: reason\}"),
     (ClaimsToTolerateAbsence, "losses", "a run in which devices are absent, (?s:.*)without tolerates_absence"),
     (NeedsAllReports, "losses", "a run in which messages are lost and late, the run failed with AssertionError"),
+    (NeedsExactTables, "options", r"messages are integers, (?s:.*)incompatible_with=\{'quantization': reason\}"),
+    (NeedsWholeTables, "options", r"the largest numbers of a table are sent, (?s:.*)'compression': reason"),
+    (NeedsUnscaledPoints, "options", r"features are scaled, (?s:.*)Condition.MEASURED_POINTS: reason"),
     (ClaimsToIgnoreWeights, "weights", "ignores_weights says that every point counts once"),
     (ClaimsCommonCentroids, "claims", "ended with other centroids than device 0"),
     (ClaimsDescent, "claims", "the objective rose in round"),
