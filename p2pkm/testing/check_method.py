@@ -6,11 +6,13 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from p2pkm.channel.quantization import Quantization
+from p2pkm.channel.sampled_faults import Faults
 from p2pkm.core.batch import Floats
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.spec import Spec
@@ -29,9 +31,11 @@ from p2pkm.methods.init.registry import InitContext
 from p2pkm.methods.init.value import Init
 from p2pkm.network.graph import Topology
 from p2pkm.testing.laws import (
+    BYTES_PER_NUMBER,
     compare_light_cones,
     find_dependent,
     find_difference,
+    find_too_short,
     list_devices,
     resume_everywhere,
 )
@@ -52,6 +56,7 @@ from p2pkm.testing.trial import (
     trial_start,
 )
 from p2pkm.testing.watch_method import ContractChecker, Observer, PointReweigher, wrap_method
+from p2pkm.testing.watch_values import HeaderChecker, PointChanger, ValueChecker
 
 _SEED = 3
 # Of the check "suppression": a row that stands for one point would equal it, and no cluster of the changed device is
@@ -59,7 +64,16 @@ _SEED = 3
 _MIN_CLUSTER_SIZE, _LARGE_CLUSTER_SIZE = 2, SIZES[CHANGED] + 1
 # Largest ratio of what a bound on the messages of a round allows to what is sent, in the round where it is smallest.
 _LOOSE = 2
+# Of the check "range": far from 0, so that a centroid at 0, or a mean with a row of zeros, is not near the points.
+# A power of 2, so that sums of points on the grid stay exact.
+_SHIFT = 1024.0
+# Of the check "bytes": added to all points, so that numbers computed from them change in their last digits.
+_BLUR = 1e-9
+# Of the check "losses": faults of messages and of devices. Most messages are lost, so that information spreads slowly.
+_LOST = Faults(loss=0.7, delay=0.2)
+_ABSENT = Faults(dropout=0.2, straggler=0.1, server=0.2, dropout_length=2, straggler_length=2)
 _FIRST = ("shapes", "finite", "runs", "repeatable")  # if one of these fails, later checks are not meaningful
+_LAST = ("range", "losses", "options")  # they also fail by mistakes that other checks name, so only if these pass
 
 
 def check_method(
@@ -72,7 +86,7 @@ def check_method(
 ) -> tuple[str, ...]:
     """Check that a method satisfies the contract of all methods.
 
-    The method runs several times on 8 devices with 64 points in two dimensions, which takes about a second. One device
+    The method runs several times on 8 devices with 64 points in two dimensions, which takes a second or two. One device
     is empty and one has a single point. In a test: ``def test_it(): p2pkm.check_method(MyMethod)``.
 
     Parameters
@@ -98,15 +112,26 @@ def check_method(
         - ``"parts"``: results for a batch and for its parts are bit-identical; one part is a single device, one is
           empty.
         - ``"ledger"``: receivers read only rows that were sent, which the ledger counts.
+        - ``"bytes"``: all that is sent is counted: columns of the header contain only ids of devices of which the
+          sender has heard, and encoded bytes suffice for numbers of a table that follow every small change of points.
         - ``"resume"``: a run resumed from a checkpoint is bit-identical to an uninterrupted run.
         - ``"light-cone"``: messages of a device depend only on its local points and on received messages.
         - ``"plan"``: messages match `expected_messages`, or are fewer where rows may be absent, by half at most in one
           round.
         - ``"weights"``: point weights change the result if points do, unless the traits exclude
-          ``Condition.POINT_WEIGHTS`` or have ``ignores_weights``; link weights change it if and only if the trait
-          ``link_weights`` is set.
+          ``Condition.POINT_WEIGHTS``, and if and only if they do not have ``ignores_weights``; link weights change it
+          if and only if the trait ``link_weights`` is set.
+        - ``"claims"``: what the traits ``common_centroids``, ``guarantees_descent`` and ``follows_points`` promise
+          holds in the run.
         - ``"suppression"``: with ``min_cluster_size`` no point is sent unchanged, and messages do not depend on the
           points of a device that has fewer, unless the traits exclude ``"suppression"``.
+        - ``"range"``: with points far from 0, centroids are near the points, also those of clusters that have no points
+          on a device, and those that are sent.
+        - ``"losses"``: a run in which messages are lost and delayed, one in which devices are absent, and one on links
+          that change end without an exception, with centroids near the points, and devices read only messages that
+          arrived; unless the traits exclude such runs by ``Condition.LOSSY_LINKS`` and ``Condition.CHANGING_LINKS``.
+        - ``"options"``: runs with integers in messages, with compressed tables and with scaled features end without an
+          exception, with centroids near the points, unless the traits exclude them.
     rounds : int, default=6
         Maximum number of rounds of the method.
 
@@ -119,7 +144,8 @@ def check_method(
     ------
     CheckError
         If a check fails. This AssertionError has one line for each failed check: the violation, the rule, and a way to
-        fix it. If shapes are wrong, a run raises an exception or is not repeatable, later checks are not run.
+        fix it. If shapes are wrong, a run raises an exception or is not repeatable, later checks are not run; "range",
+        "losses" and "options" only if no other one fails.
     ExperimentError
         If a check is unknown, or the run cannot be set up.
 
@@ -137,7 +163,7 @@ def check_method(
         raise CheckError(kind.__name__, {"declaration": str(error)}) from None
     outer = hash_outer(kind)
     trial = _Trial(_seed_noise(kind(CLUSTERS) if isinstance(method, type) else method), graph, rounds, outer)
-    return run_checks(kind.__name__, CHECKS, names, trial, _FIRST)
+    return run_checks(kind.__name__, CHECKS, names, trial, _FIRST, _LAST)
 
 
 def _seed_noise(method: Any) -> Any:
@@ -155,6 +181,8 @@ class _Trial:
     outer: dict[str, str]
     starts_local: bool = False
     lacks_row: bool = False
+    shift: float = 0.0
+    blur: float = 0.0
 
     @cached_property
     def topology(self) -> Topology:
@@ -171,7 +199,17 @@ class _Trial:
         start = None if self.starts_local else trial_start(self.method, self.topology)
         if start is not None and self.lacks_row:
             start[:, -1] = np.inf
-        return start
+        if start is not None and self.blur:
+            start += self.blur * np.random.default_rng(2).normal(size=start.shape[1:])
+        return None if start is None else start + self.shift
+
+    def points(self, *, changed: bool = False) -> Shards:
+        """Generate the points of the run."""
+        shards = place_points(self.topology, changed=changed)
+        if not self.shift and not self.blur:
+            return shards
+        noise = self.blur * np.random.default_rng(3).normal(size=shards.points.shape)
+        return replace(shards, points=shards.points + self.shift + noise)
 
     @cached_property
     def on_absent_rows(self) -> "_Trial | None":
@@ -196,15 +234,32 @@ class _Trial:
         weights = topology.weights * (1.0 + (topology.sources + topology.indices) % 3)
         return replace(self, graph=CSRGraph(topology.indptr, topology.indices, weights))
 
-    def configure(self, method: Any, shards: Shards, min_cluster_size: int = 0) -> Run:
-        """Check and assemble a run of the method."""
+    @property
+    def far_away(self) -> "_Trial | None":
+        """Trial with points far from 0; None if centroids need not be near the points."""
+        traits = self.method.traits
+        # Of a privacy guarantee, noise and clipping move centroids; learned features and points that a server scales
+        # are in another space, with 0 among them.
+        is_elsewhere = traits.derives_features or traits.normalization != "none"
+        return None if traits.guarantee or is_elsewhere else replace(self, shift=_SHIFT)
+
+    def watch_values(self) -> ValueChecker:
+        """Create an observer of the values of centroids."""
+        points, start = self.points().points, self.start
+        known = points if start is None else np.concatenate((points, start[0]))
+        is_sent = self.method.traits.message_content is MessageContent.CENTROIDS
+        return ValueChecker(known.min(axis=0), known.max(axis=0), sends_centroids=is_sent)
+
+    def configure(self, method: Any, shards: Shards, given: Mapping[str, Any] = MappingProxyType({})) -> Run:
+        """Check and assemble a run of the method; `given`: further options of the run."""
         options = RunOptions(
             rounds=self.rounds,
             seed=_SEED,
             baselines=False,
-            quantize="none",
             start=self.start,
-            min_cluster_size=min_cluster_size,
+            # With lost messages devices may seem to be converged before they have heard of others.
+            all_rounds="faults" in given,
+            **{"quantize": "none", **given},
         )
         return build_run(method, options, self.topology, shards)
 
@@ -216,7 +271,7 @@ class _Trial:
         checkpoints: "CheckpointsInMemory | None" = None,
         saved: Any = None,
         observer: Observer | None = None,
-        min_cluster_size: int = 0,
+        **given: Any,
     ) -> PlayedRun:
         """Run a copy of the method, so that nothing it stores in its attributes affects another run.
 
@@ -230,16 +285,16 @@ class _Trial:
             Receives a checkpoint after every round.
         saved : optional
             Checkpoint from which the run continues.
-        observer : ContractChecker or PointReweigher, optional
+        observer : Observer, optional
             Receives every call of the method.
-        min_cluster_size : int
-            Suppression threshold.
+        **given
+            Further options of the run.
         """
-        shards = place_points(self.topology, changed=changed)
+        shards = self.points(changed=changed)
         method = deepcopy(self.method)
         method = method if observer is None else wrap_method(method, observer)
         return play_run(
-            self.configure(method, shards, min_cluster_size),
+            self.configure(method, shards, given),
             shards,
             self.start,
             advice="Run the method with p2pkm.simulate to see the traceback",
@@ -315,6 +370,149 @@ def _check_finite(trial: _Trial) -> str:
         f"{list_devices(without)} ended without centroids; expected at least one finite row for a device with points. "
         "Leave a centroid unchanged when it loses its points",
     )
+
+
+def _check_range(trial: _Trial) -> str:
+    far = trial.far_away
+    if far is None:
+        return ""
+    observer = far.watch_values()
+    far.play(observer=observer)
+    return observer.finding and (
+        f"with points and initial centroids at {_SHIFT:g}, {observer.finding}; expected a centroid near the points, or "
+        "+inf in every column if it is absent. Leave a centroid unchanged when it has no points on a device: a sum of "
+        "no points is 0, and 0 / 0 must not become 0 by np.nan_to_num, np.maximum(counts, 1) or a small number that is "
+        "added; and add only tables that are there, divided by their own number or weight"
+    )
+
+
+def _check_losses(trial: _Trial) -> str:
+    on_changing_links = replace(trial, graph=_draw_changing_links())
+    runs: tuple[tuple[str, str, _Trial, dict[str, Any]], ...] = (
+        ("messages are lost and late", _EXCLUDES.format("LOSSY_LINKS"), trial, {"faults": _LOST}),
+        (
+            "devices are absent",
+            f"{_EXCLUDES.format('LOSSY_LINKS')}, without tolerates_absence",
+            trial,
+            {"faults": _ABSENT},
+        ),
+        ("links change", _EXCLUDES.format("CHANGING_LINKS"), on_changing_links, {}),
+    )
+    for condition, way, setting, given in runs:
+        if setting is on_changing_links and needs_hub(trial.method):
+            continue
+        # Refused by the traits, or by the method, such as on a graph with these links.
+        with suppress(ExperimentError):
+            found = _find_loss(setting, given)
+            if found:
+                return (
+                    f"in a run in which {condition}, {found}. Compute with the messages that arrived only "
+                    "(inbox.fresh, inbox.received, inbox.rows_of, which is -1 before the first), or declare in the "
+                    f"traits {way}"
+                )
+    return ""
+
+
+def _check_options(trial: _Trial) -> str:
+    far = trial.far_away or trial
+    runs: tuple[tuple[str, str, _Trial, dict[str, Any]], ...] = (
+        ("messages are integers", "'quantization'", far, {"quantize": "rice"}),
+        ("only the largest numbers of a table are sent", "'compression'", far, {"compress": "topk:share=0.2"}),
+        # In units of its own, with points around 0.
+        ("features are scaled", "Condition.MEASURED_POINTS", trial, {"scale": "standard"}),
+    )
+    for condition, key, setting, given in runs:
+        observer = None if setting.far_away is None or "scale" in given else setting.watch_values()
+        with suppress(ExperimentError):
+            try:
+                setting.play(observer=observer, **given)
+                found = observer.finding if observer else ""
+            except CrashError as error:
+                found = str(error)
+            if found:
+                return (
+                    f"in a run in which {condition}, {found}. Declare in the traits incompatible_with={{{key}: reason}}"
+                )
+    return ""
+
+
+_EXCLUDES = "incompatible_with={{Condition.{}: reason}}"
+
+
+def _draw_changing_links() -> Any:
+    """Draw a graph for the trial whose links change in every round."""
+    from topologies import one_peer_exponential
+
+    return one_peer_exponential(len(SIZES))
+
+
+def _find_loss(trial: _Trial, given: dict[str, Any]) -> str:
+    """Describe what is wrong in a run with faults or changing links, "" if nothing is."""
+    setting = trial.far_away or trial
+    observer = None if setting is trial else setting.watch_values()
+    try:
+        first = setting.play(observer=observer, **given)
+        second = setting.play(changed=True, **given)
+    except CrashError as error:
+        return str(error)
+    if observer is not None and observer.finding:
+        return f"{observer.finding}, far from the points"
+    differing = compare_light_cones((first.exchanges, second.exchanges), changed=CHANGED)[1]
+    if not differing:
+        return ""
+    exchange, device = differing[0]
+    return (
+        f"device {device} sent a different table in exchange {exchange} when the points of device {CHANGED} were "
+        "changed, although no message with information about them had arrived"
+    )
+
+
+def _check_bytes(trial: _Trial) -> str:
+    # Reports of clients have no header, and no encoded bytes.
+    if trial.method.traits.is_server_method:
+        return ""
+    observer = HeaderChecker()
+    trial.play(observer=observer)
+    if observer.finding:
+        return (
+            f"{observer.finding} of the header of a message; expected the id of a device of which a message has told "
+            "it. Bytes of the header are not counted, so that everything else belongs into the other columns: lower "
+            "header, or leave it out"
+        )
+    blurred = replace(trial, blur=_BLUR).play()
+    for number, (first, second) in enumerate(zip(trial.plain.exchanges, blurred.exchanges, strict=False)):
+        found = find_too_short(first, second)
+        if found:
+            return (
+                f"{found} in exchange {number}, all of which follow changes of the points by {_BLUR:g}; expected at "
+                f"least {BYTES_PER_NUMBER} bytes for each such number. Compute wire from the numbers that are sent, or "
+                "leave it out"
+            )
+    return ""
+
+
+def _check_claims(trial: _Trial) -> str:
+    traits, centroids = trial.method.traits, trial.plain.result.centroids
+    rising = [record["round"] for record in trial.plain.records if record.get("descent") == "violated"]
+    if rising:
+        return (
+            f"the objective rose in round {rising[0]}, but the trait guarantees_descent says that it never does. "
+            "Correct update or the objective, or remove the trait"
+        )
+    if traits.common_centroids and (centroids != centroids[:1]).any():
+        differing = np.flatnonzero((centroids != centroids[:1]).any(axis=(1, 2)))
+        return (
+            f"{list_devices(differing)} ended with other centroids than device 0, but the trait common_centroids says "
+            "that all are equal. Send the result to all devices, or remove the trait"
+        )
+    lasts = trial.plain.records[-1]["round"] > PointChanger.last_round
+    if traits.follows_points and lasts and not find_difference(trial.plain, trial.play(observer=PointChanger())):
+        return (
+            f"messages and results were identical when all points moved after round {PointChanger.last_round}, but the "
+            "trait follows_points says that each round reads the points. Compute statistics of the points in update, "
+            "not in initial_state, or remove the trait"
+        )
+    return ""
 
 
 def _check_inputs(trial: _Trial) -> str:
@@ -412,8 +610,14 @@ def _plan_traffic(trial: _Trial) -> tuple[list[StageTraffic], tuple[Stage, ...]]
 def _check_weights(trial: _Trial) -> str:
     traits = trial.method.traits
     refused = traits.incompatible_with.get(Condition.POINT_WEIGHTS)
-    ignored = refused or traits.ignores_weights or not find_difference(trial.plain, trial.changed)
-    if not ignored and not find_difference(trial.plain, trial.play(observer=PointReweigher())):
+    ignored = refused or not find_difference(trial.plain, trial.changed)
+    differs = not ignored and bool(find_difference(trial.plain, trial.play(observer=PointReweigher())))
+    if differs and traits.ignores_weights:
+        return (
+            "messages or results differed with other point weights, but the trait ignores_weights says that every "
+            "point counts once. Remove the trait, or do not use devices.point_weights"
+        )
+    if not ignored and not differs and not traits.ignores_weights:
         return (
             "messages and results were identical with other point weights; a point of weight 2 must count like two "
             "points. Use devices.point_weights or functions that do, such as devices.refine, or declare in the traits "
@@ -486,9 +690,14 @@ CHECKS: Mapping[str, Callable[[_Trial], str]] = {
     "inputs": _check_inputs,
     "parts": lambda trial: trial.findings.get("parts", ""),
     "ledger": _check_ledger,
+    "bytes": _check_bytes,
     "resume": _check_resume,
     "light-cone": _check_light_cone,
     "plan": _check_plan,
     "weights": _check_weights,
+    "claims": _check_claims,
     "suppression": _check_suppression,
+    "range": _check_range,
+    "losses": _check_losses,
+    "options": _check_options,
 }

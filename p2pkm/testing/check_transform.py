@@ -34,7 +34,14 @@ from p2pkm.methods.registry import find
 from p2pkm.methods.schedules import make
 from p2pkm.metrics.registry import summary_keys
 from p2pkm.network.graph import Topology
-from p2pkm.testing.laws import describe_part, list_differing, on_part, resume_everywhere, unchanged
+from p2pkm.testing.laws import (
+    BYTES_PER_NUMBER,
+    describe_part,
+    list_differing,
+    on_part,
+    resume_everywhere,
+    unchanged,
+)
 from p2pkm.testing.outer_variables import find_written, hash_outer
 from p2pkm.testing.parts import (
     Part,
@@ -64,6 +71,8 @@ _SEED, _ROUNDS = 3, 6
 _METHODS = ("gtvmin", "consensus", "fkm", "coreset")
 _SELECTS_LINKS = "gossip"
 _LOSS = "loss=0.5"
+# Of the check "bytes": relative change of all messages, so that numbers computed from them change in their last digits.
+_BLUR = 1e-9
 _FIRST = ("declaration", "runs")  # if one of these fails, later checks are not meaningful
 
 
@@ -108,6 +117,9 @@ def check_transform(
         - ``"resume"``: runs resumed from each checkpoint are bit-identical to an uninterrupted run.
         - ``"lossy-links"``: if messages may be lost, no message needs the messages before it, see
           `Transform.handles_loss`. With one of the mixins, only that a run with losses ends without an exception.
+        - ``"bytes"``: all that is sent is counted: more columns of the header come with encoded bytes, and these
+          suffice for the numbers of a table that follow every small change, unless receivers need earlier tables
+          (``Condition.LOSSY_LINKS`` is excluded). Transforms with one of the mixins are not compared.
         - ``"selected-links"``: with messages over selected links it has an effect, or refuses the method.
         - ``"figures"``: keys are new, and values are numbers, text or None.
 
@@ -567,6 +579,51 @@ def _check_lossy_links(trial: _Trial) -> str:
     return ""
 
 
+def _check_bytes(trial: _Trial) -> str:
+    observer = trial.observer
+    for number, call in enumerate(observer.calls):
+        if call.sent.header > call.messages.header and call.sent.wire is None:
+            return (
+                f"in exchange {number} the header has {call.sent.header} columns, {call.messages.header} before, whose "
+                "bytes are not counted; expected as many. Leave header unchanged, or declare the encoded bytes of each "
+                "table (wire)"
+            )
+    if Condition.LOSSY_LINKS in trial.kind.incompatible_with:
+        return ""
+    if issubclass(trial.kind, (PlacedOnGraph, ReshapesMethod, SavesItself)):
+        return ""
+    for number, (call, first, second) in enumerate(
+        zip(observer.calls, _replay(trial), _replay(trial, blur=_BLUR), strict=True)
+    ):
+        if second.wire is None or first.values.shape != second.values.shape:
+            continue
+        for device in np.flatnonzero((first.rows > 0) & (first.rows == second.rows)):
+            rows = slice(first.rows[device])
+            numbers = int(np.count_nonzero(first.values[device, rows] != second.values[device, rows]))
+            if second.wire[device] < BYTES_PER_NUMBER * numbers:
+                return (
+                    f"device {call.context.devices.ids[device]} declared {second.wire[device]} encoded bytes (wire) in "
+                    f"exchange {number} for a table of {numbers} numbers that follow changes of the messages by "
+                    f"{_BLUR:g}, this one or earlier ones; expected at least {BYTES_PER_NUMBER} bytes for each of "
+                    "them, unless receivers need the tables before. Compute wire from what a receiver needs to read "
+                    "the table alone, or declare incompatible_with = REFERENCES_AT_BOTH_ENDS in place of handles_loss"
+                )
+    return ""
+
+
+def _replay(trial: _Trial, blur: float = 0.0) -> Iterator[Any]:
+    """Send all messages of the run again through a new transform, each number changed by a share of about `blur`."""
+    observer, stage, rng = trial.observer, -1, np.random.default_rng(0)
+    for call in observer.calls:
+        if call.stage != stage:
+            stage, replayed = call.stage, _build(trial.kind, trial.options)
+            replayed.start(*observer.started)
+            begun, closing = observer.stages[stage]
+            replayed.begin(begun, closing=closing)
+        values = call.messages.values * (1.0 + blur * rng.normal(size=call.messages.values.shape))
+        yield replayed.outgoing(call.messages._replace(values=values), call.context)
+
+
 def _check_selected_links(trial: _Trial) -> str:
     method = find(_SELECTS_LINKS)(CLUSTERS)
     try:
@@ -606,6 +663,7 @@ CHECKS: Mapping[str, Callable[[_Trial], str]] = {
     "parts": lambda trial: trial.observer.findings.get("parts", ""),
     "resume": _check_resume,
     "lossy-links": _check_lossy_links,
+    "bytes": _check_bytes,
     "selected-links": _check_selected_links,
     "figures": _check_figures,
 }

@@ -19,6 +19,9 @@ from p2pkm.testing.recording import Exchange, PlayedRun
 from p2pkm.testing.trial import CheckpointsInMemory
 
 _MOST = 5  # devices listed in a message
+# Bytes that any encoding needs for a number of which all digits matter: sign, exponent and the first digits may be
+# known to the receiver, but not the last 48 bits.
+BYTES_PER_NUMBER = 6
 # Values that are equal in runs whose methods act alike, even if their graphs or points are described otherwise.
 _OF_METHOD = ("centroids", "chain_sha256", "messages", "bytes", "wire_bytes", "rounds", "termination")
 
@@ -91,6 +94,31 @@ def find_dependent(runs: tuple[list[Exchange], list[Exchange]]) -> list[tuple[in
         Exchange and device of messages that differ.
     """
     return compare_light_cones(runs, changed=-1, spread=False)[1]
+
+
+def find_too_short(first: Exchange, second: Exchange) -> str:
+    """Describe the first table whose encoded bytes are too few for the numbers that differ between two runs.
+
+    The runs differ by a small change of all points. Bytes that are merely too few, but not absurdly so, are not found:
+    an encoding is declared by its length, and there are no bits to decode.
+
+    Returns
+    -------
+    str
+        Empty if there is none.
+    """
+    for v, (a, b) in enumerate(zip(first.sent, second.sent, strict=True)):
+        if a is None or b is None or a[0] != b[0] or b[2] is None:
+            continue
+        numbers = count_differing(np.frombuffer(a[1]), np.frombuffer(b[1]))
+        if b[2] < BYTES_PER_NUMBER * numbers:
+            return f"device {v} declared {b[2]} encoded bytes (wire) for a table of {numbers} numbers"
+    return ""
+
+
+def count_differing(a: Any, b: Any) -> int:
+    """Count the numbers of two tables that differ."""
+    return int(np.count_nonzero(a != b)) if len(a) == len(b) else 0
 
 
 class Resumed(NamedTuple):

@@ -20,7 +20,8 @@ class Exchange(NamedTuple):
     Attributes
     ----------
     sent : list of bytes or tuple or None
-        Table of each device, in a form that can be compared; None: nothing was sent.
+        Table of each device as a tuple that can be compared, of shape or number of rows, numbers, encoded bytes if any,
+        and with sparse messages edges; None: nothing was sent.
     edges : int64[e, 2]
         Receiver and sender of each edge over which a table arrived.
     """
@@ -94,7 +95,8 @@ class _RecordingNetwork(LocalNetwork):
             table = messages.tables.take(np.array([number])).flat()
             first, last = self.placement.indptr[v : v + 2]
             edges = messages.edges[(messages.edges >= first) & (messages.edges < last)] - first
-            packed[v] = (table.shape, table.tobytes(), edges.tobytes())
+            wire = None if messages.wire is None else int(messages.wire[number])
+            packed[v] = (table.shape, table.tobytes(), wire, edges.tobytes())
         return packed
 
 

@@ -44,7 +44,12 @@ class CrashError(Exception):
 
 
 def run_checks(
-    checked: str, checks: Mapping[str, Callable[[Any], str]], names: tuple[str, ...], trial: Any, first: Collection[str]
+    checked: str,
+    checks: Mapping[str, Callable[[Any], str]],
+    names: tuple[str, ...],
+    trial: Any,
+    first: Collection[str],
+    last: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Run checks and return their names.
 
@@ -58,6 +63,8 @@ def run_checks(
         Checks to run.
     first : collection of str
         If one of these fails, later checks are not meaningful.
+    last : collection of str
+        Run only if no check before failed.
 
     Raises
     ------
@@ -66,6 +73,8 @@ def run_checks(
     """
     failed: dict[str, str] = {}
     for name in names:
+        if failed and name in last:
+            break
         try:
             violation = checks[name](trial)
         except CrashError as error:

@@ -1,6 +1,6 @@
 """`check_method`: every method passes, and methods that are broken in one way fail the one check that is about it."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from operator import itemgetter
 from pathlib import Path
@@ -14,6 +14,9 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.expected_messages import EveryTurn
 from p2pkm.core.protocols import MethodBase
 from p2pkm.core.states import register
+from p2pkm.core.traits import Condition
+from p2pkm.methods.building_blocks.averaging import local_sums
+from p2pkm.methods.building_blocks.table_method import TableMethod
 from p2pkm.testing.check_method import CHECKS, check_method
 from p2pkm.testing.parts import Part, select_part
 from p2pkm.testing.trial import CheckError
@@ -312,6 +315,192 @@ class ConcealsLinkWeights(Sound):
         return replace(super().traits, link_weights="")
 
 
+@dataclass(frozen=True)
+class Means(TableMethod):
+    """A right method: half the mean of the local points of a cluster, half that of the tables that arrived."""
+
+    name = "means"
+
+    def combine(self, device):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            own = np.where(device.counts[:, None] > 0, device.sums / device.counts[:, None], device.centroids)
+        return (own + device.tables.mean(axis=0)) / 2 if len(device.tables) else own
+
+
+class PutsZeroForNaN(Means):
+    def combine(self, device):
+        return np.nan_to_num(device.sums / device.counts[:, None])
+
+
+class DividesByOneAtLeast(Means):
+    def combine(self, device):
+        return device.sums / np.maximum(device.counts, 1.0)[:, None]
+
+
+class AddsLittleToCounts(Means):
+    def combine(self, device):
+        return device.sums / (device.counts[:, None] + 1e-12)
+
+
+class AveragesZeros(Means):
+    def combine(self, device):
+        own = np.nan_to_num(device.sums / device.counts[:, None])
+        return (own + device.tables.sum(axis=0)) / (1 + len(device.tables))
+
+
+class SendsZeros(p2pkm.DGC):
+    """Its own centroids are right, but neighbors get 0 for a cluster without points."""
+
+    def message(self, state, devices):
+        sent = super().message(state, devices)
+        counts = local_sums(devices, state.centroids)[:, :, -1:]
+        return sent._replace(values=np.where(counts == 0.0, 0.0, sent.values))
+
+
+class ServesZeros(p2pkm.FKM):
+    def aggregate(self, hub, tables, model):
+        found = super().aggregate(hub, tables, model)
+        return np.where(np.arange(len(found))[:, None] == 1, 0.0, found)
+
+
+class HidesAColumn(Means):
+    header = 1
+
+    def message(self, state, devices):
+        return super().message(state, devices)._replace(header=self.header)
+
+    def expected_messages(self, known):
+        return None
+
+
+class HidesCounts(Means):
+    """An additional column with the number of points of each cluster: integers, as ids are."""
+
+    def message(self, state, devices):
+        sent = super().message(state, devices)
+        counts = local_sums(devices, state.centroids)[:, :, -1:]
+        counts = np.where(np.isfinite(sent.values[:, :, :1]), counts, np.inf)
+        return sent._replace(values=np.concatenate((counts, sent.values), axis=2), header=1)
+
+    def update(self, state, inbox, devices):
+        return super().update(state, inbox._replace(tables=inbox.tables[:, :, 1:]), devices)
+
+
+class DeclaresFewBytes(Means):
+    encoded = 16
+
+    def message(self, state, devices):
+        return super().message(state, devices)._replace(wire=np.full(len(devices), self.encoded))
+
+
+class DeclaresNoBytes(DeclaresFewBytes):
+    encoded = 0
+
+
+class NeedsAllMessages(Means):
+    def update(self, state, inbox, devices):
+        assert inbox.fresh.all()
+        return super().update(state, inbox, devices)
+
+
+class ReadsTablesThatWereLost(Means):
+    """Takes the place where the table of a neighbor would be, whether it arrived or not."""
+
+    def update(self, state, inbox, devices):
+        return super().update(state, inbox._replace(slots=inbox.senders, open_edges=None, sent=None), devices)
+
+
+class DividesByTablesThatArrived(Means):
+    def combine(self, device):
+        return device.tables.sum(axis=0) / len(device.tables) if len(device.tables) else device.centroids * np.nan
+
+    def update(self, state, inbox, devices):
+        after = super().update(state, inbox, devices)
+        is_alone = np.bincount(devices.sources[inbox.fresh], minlength=len(devices)) == 0
+        return after._replace(centroids=np.where(is_alone[:, None, None], np.nan, after.centroids))
+
+
+class CountsLostTablesAsZeros(Means):
+    def combine(self, device):
+        return super().combine(device) * (len(device.tables) / 2 if len(device.tables) else 1.0)
+
+
+class NeedsAllLinks(Means):
+    def update(self, state, inbox, devices):
+        assert devices.active_edges.all()
+        return super().update(state, inbox, devices)
+
+
+class ClaimsToTolerateAbsence(Means):
+    @property
+    def traits(self):
+        traits = super().traits
+        refused = {**traits.incompatible_with, Condition.LOSSY_LINKS: "adds up sums"}
+        return replace(traits, tolerates_absence=True, incompatible_with=refused)
+
+    def update(self, state, inbox, devices):
+        assert devices.active_devices.all()
+        return super().update(state, inbox, devices)
+
+
+class NeedsAllReports(p2pkm.FKM):
+    def aggregate(self, hub, tables, model):
+        assert hub.min_count or sum(map(bool, map(len, tables))) == 6  # of the clients with more than one point
+        return super().aggregate(hub, tables, model)
+
+
+class NeedsExactTables(Means):
+    """Expects tables as they were sent: of what changes them, it excludes only a part."""
+
+    excluded = (Condition.LOSSY_LINKS, Condition.CHANGING_LINKS)
+
+    @property
+    def traits(self):
+        traits = super().traits
+        return replace(
+            traits, incompatible_with={**traits.incompatible_with, **dict.fromkeys(self.excluded, "sums up")}
+        )
+
+    def update(self, state, inbox, devices):
+        if len(devices) == 8:  # not a part of the batch
+            assert np.array_equal(inbox.tables_of(slice(None), self.k, devices.d), state.centroids[devices.indices])
+        return super().update(state, inbox, devices)
+
+
+class NeedsWholeTables(NeedsExactTables):
+    excluded = (*NeedsExactTables.excluded, "quantization")
+
+
+class NeedsUnscaledPoints(Means):
+    def update(self, state, inbox, devices):
+        assert len(devices) < 8 or devices.points.max() > 4.0
+        return super().update(state, inbox, devices)
+
+
+class ClaimsToIgnoreWeights(Means):
+    @property
+    def traits(self):
+        return replace(super().traits, ignores_weights=True)
+
+
+class ClaimsCommonCentroids(Means):
+    @property
+    def traits(self):
+        return replace(super().traits, common_centroids=True)
+
+
+class ClaimsDescent(p2pkm.GTVMin):
+    def update(self, state, inbox, devices):
+        after = super().update(state, inbox, devices)
+        is_moving = devices.active_devices[:, None, None] & np.isfinite(after.centroids)
+        return after._replace(centroids=np.where(is_moving, after.centroids + devices.round, after.centroids))
+
+
+class ReadsPointsOnce(Means):
+    def update(self, state, inbox, devices):
+        return super().update(state, inbox, replace(devices, stored=np.zeros_like(devices.stored)))
+
+
 BROKEN = [
     (LacksTraits, "declaration", "lacks"),
     (WrongShape, "shapes", r"converged of bool and shape \(8, 1\); expected bool_?\[8\]"),
@@ -349,6 +538,30 @@ BROKEN = [
     (IgnoresLinkWeights, "weights", "were identical with other link weights, but the trait link_weights is '"),
     (ConcealsLinkWeights, "weights", "differed with other link weights, but the trait link_weights is empty"),
     (SendsPoints, "suppression", "points were sent unchanged with min_cluster_size=2"),
+    (PutsZeroForNaN, "range", r"update returned centroid \d of device \d as \[0. 0.\]; expected a centroid near"),
+    (DividesByOneAtLeast, "range", "0 / 0 must not become 0"),
+    (AddsLittleToCounts, "range", "a small number that is added"),
+    (AveragesZeros, "range", "add only tables that are there"),
+    (SendsZeros, "range", r"message returned centroid \d of device \d as \[0. 0.\]"),
+    (ServesZeros, "range", r"aggregate returned centroid 1 of device 0 as \[0. 0.\]"),
+    (HidesAColumn, "bytes", r"device 0 sent .* in column 0 of the header .* Bytes of the header are not counted"),
+    (HidesCounts, "bytes", r"device 0 sent 3 in column 0 of the header"),
+    (DeclaresFewBytes, "bytes", r"declared 16 encoded bytes \(wire\) for a table of . numbers in exchange"),
+    (DeclaresNoBytes, "bytes", "expected at least 6 bytes for each such number"),
+    (NeedsAllMessages, "losses", "a run in which messages are lost and late, the run failed with AssertionError"),
+    (ReadsTablesThatWereLost, "losses", "Compute with the messages that arrived only"),
+    (DividesByTablesThatArrived, "losses", "update returned centroids with NaN"),
+    (CountsLostTablesAsZeros, "losses", "far from the points"),
+    (NeedsAllLinks, "losses", r"links change, (?s:.*)incompatible_with=\{Condition.CHANGING_LINKS: reason\}"),
+    (ClaimsToTolerateAbsence, "losses", "a run in which devices are absent, (?s:.*)without tolerates_absence"),
+    (NeedsAllReports, "losses", "a run in which messages are lost and late, the run failed with AssertionError"),
+    (NeedsExactTables, "options", r"messages are integers, (?s:.*)incompatible_with=\{'quantization': reason\}"),
+    (NeedsWholeTables, "options", r"the largest numbers of a table are sent, (?s:.*)'compression': reason"),
+    (NeedsUnscaledPoints, "options", r"features are scaled, (?s:.*)Condition.MEASURED_POINTS: reason"),
+    (ClaimsToIgnoreWeights, "weights", "ignores_weights says that every point counts once"),
+    (ClaimsCommonCentroids, "claims", "ended with other centroids than device 0"),
+    (ClaimsDescent, "claims", "the objective rose in round"),
+    (ReadsPointsOnce, "claims", "follows_points says that each round reads the points"),
     (PlansWrongly, "plan", "round 0 of 'consensus' sent 1152 bytes; expected_messages declares at most 768"),
 ]
 

@@ -190,6 +190,36 @@ class CountsInModule(Halves):
         return super().outgoing(messages, context)
 
 
+class ClaimsToHandleLoss(Transform):
+    """Like `Largest`, with an array in place of `References`."""
+
+    name, order, acts_on, handles_loss = "claims", Order.PERTURB, ANY_CONTENT, True
+
+    def begin(self, stage, *, closing):
+        self.last = None
+        return self if closing else None
+
+    def outgoing(self, messages, context):
+        if isinstance(messages, SparseMessages):
+            return messages
+        last = np.zeros(messages.values.shape) if self.last is None else self.last
+        change = np.where(find_sent(messages), messages.values - last, 0.0)
+        limit = np.median(np.abs(change), axis=(1, 2), keepdims=True) if len(change) else 0.0
+        kept = np.where(np.abs(change) >= limit, change, 0.0)
+        self.last = last + kept
+        return messages._replace(values=self.last, wire=9 * np.count_nonzero(kept, axis=(1, 2)))
+
+
+class HidesAColumn(Halves):
+    def outgoing(self, messages, context):
+        return super().outgoing(messages, context)._replace(header=1)
+
+
+class DeclaresFewBytes(Halves):
+    def outgoing(self, messages, context):
+        return super().outgoing(messages, context)._replace(wire=np.full(len(messages.rows), 2))
+
+
 class SendsNaN(Halves):
     def outgoing(self, messages, context):
         return messages._replace(values=messages.values * np.nan)
@@ -216,6 +246,9 @@ TRANSFORMS = [
     (RestInABag, "resume", "Assign everything that the next round needs to attributes"),
     (RestIsNotSaved, "resume", "`prepared`"),
     (ListOfRests, "runs", "attribute rests of transform halves is a list"),
+    (ClaimsToHandleLoss, "bytes", "REFERENCES_AT_BOTH_ENDS in place of handles_loss"),
+    (HidesAColumn, "bytes", "whose bytes are not counted"),
+    (DeclaresFewBytes, "bytes", "declared 2 encoded bytes (wire)"),
     (IgnoresSelectedLinks, "selected-links", "messages are sent over selected links"),
     (DoesNothing, "effect", "must do something, or refuse the method"),
     (SaysNothingOfContent, "declaration", "acts_on = (MessageContent.CENTROIDS,)"),

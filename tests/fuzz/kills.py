@@ -3,6 +3,7 @@
 import sys
 import tempfile
 import time
+from argparse import ArgumentParser
 from pathlib import Path
 
 from tests.support.kill_runs import Outcome, kill_some
@@ -48,5 +49,8 @@ def keep(text: str) -> None:
 
 
 if __name__ == "__main__":
-    given = [int(word) for word in sys.argv[1:]]
-    sys.exit(main(*(given + [50, 0][len(given) :])))
+    parser = ArgumentParser(prog="python -m tests.fuzz.kills", description=__doc__)
+    parser.add_argument("number", type=int, nargs="?", default=50, help="runs to kill (default: 50)")
+    parser.add_argument("seed", type=int, nargs="?", default=0, help="seed of the moments (default: 0)")
+    given = parser.parse_args()
+    sys.exit(main(given.number, given.seed))

@@ -15,7 +15,8 @@ import p2pkm
 import topologies
 from p2pkm.viz.all_figures import list_figures
 from p2pkm.viz.report import findings
-from p2pkm.viz.report.run_page import repeat
+from p2pkm.viz.report.replay import _select_values
+from p2pkm.viz.report.run_page import repeat, show_page
 from p2pkm.viz.style import contrast
 from tests.support.animation import run
 from tests.support.run_cli import ROOT, here
@@ -133,6 +134,19 @@ def test_every_figure_of_a_run_says_what_it_finds(page):
     assert f"highest on device {known[costs[known].argmax()]}, {costs[known].max():#.4g}" in told[1]
     everything = {"convergence", "graph", "points", "partition", "bytes", "groups", "profile", "k", "drift"}
     assert set(findings._DESCRIPTIONS) == everything
+
+
+def test_stages_and_replay_show_the_test_cost_of_a_run_with_test_points():
+    graph = topologies.ring(8)
+    tested = p2pkm.simulate("gtvmin:coupling=links", graph, "device-clusters:amplitude=1", clusters=3, rounds=3)
+    plain = p2pkm.simulate("gtvmin", graph, "blobs:points=64,clusters=3", devices=8, clusters=3, rounds=3)
+    cost = tested.rounds[-1]["test_ratio_common"]
+    table = next(part for part in show_page(tested).html.split("<table") if "test/common at the end" in part)
+    assert f"{cost:#.4g}" in table
+    assert "test/common at the end" not in show_page(plain).html
+    shown = [_select_values(run.rounds[-1])["test_ratio_common"] for run in (tested, plain)]
+    assert shown == [cost, None]
+    assert "if (one.test_ratio_common !== null) parts.push(`test cost " in SCRIPT
 
 
 @pytest.mark.parametrize(("ranks", "start"), [(1, "python"), (4, "mpirun -n 4 python")])

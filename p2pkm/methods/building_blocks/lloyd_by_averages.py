@@ -72,8 +72,8 @@ class LloydByAverages(MethodBase):
         Name of the parameter with the number of turns per Lloyd step.
     continues : bool
         Whether a round continues the averages of the previous one, corrected by the change of the local sums.
-    receivers : {"all", "partner", "one"}
-        See `p2pkm.core.expected_messages.EveryTurn`.
+    receivers : str
+        See `to` of `p2pkm.core.expected_messages.EveryTurn`, which lists the values.
     link_weights : str
         Effect of link weights, see `p2pkm.core.traits.MethodTraits`.
     least_turns : int

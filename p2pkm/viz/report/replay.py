@@ -25,7 +25,7 @@ the device, or type its number."""
 _DEVICES = {"cost": "cost per point", "disagreement": "total variation"}
 _LINKS = {"sent": "plain bytes since the last frame", "gtv": "total variation"}
 _CONSTANT = ("device", "edge_a", "edge_b")  # fields of `Frames` that do not depend on the frame
-_SHOWN = ("stage", "round", "ratio_mean", "gtv", "objective", "messages", "bytes", "converged")
+_SHOWN = ("stage", "round", "ratio_mean", "test_ratio_common", "gtv", "objective", "messages", "bytes", "converged")
 
 
 def show_replay(result: Result) -> tuple[Html, bool]:

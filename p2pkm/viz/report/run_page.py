@@ -31,7 +31,9 @@ _FEATURES = 12  # features in the table of centroids
 _COUNTED = 50  # most clusters of a table of points per device and cluster, and its most devices
 _LISTED = 10  # devices and links in the tables of the busiest
 _OTHER_COLUMNS = ("bytes_busiest",)  # metrics per device that the table shows as bytes sent and bytes received
-_AT_END = ("ratio_mean", "gtv", "objective")  # metrics of the last record of each stage
+# Metrics of the last record of each stage, and those of them that are shown only if the run has them.
+_AT_END = ("ratio_mean", "test_ratio_common", "gtv", "objective")
+_IF_KNOWN = ("test_ratio_common",)
 
 
 def draw_run(folder: Path) -> tuple[str, bool]:
@@ -150,6 +152,11 @@ def _list_stages(result: Result) -> Html:
     places, spans = place_rounds(result.rounds)
     rows: list[list[Cell]] = []
     before = {"messages": 0, "bytes": 0}
+    at_end = [
+        name
+        for name in _AT_END
+        if name not in _IF_KNOWN or any(record.get(name) is not None for record in result.rounds)
+    ]
     for span in spans:
         last = result.rounds[int(np.searchsorted(places, span.last))]
         spent = [last[name] - before[name] for name in ("messages", "bytes")]
@@ -157,10 +164,10 @@ def _list_stages(result: Result) -> Html:
             span.name,
             _length(span),
             *spent,
-            *(last.get(name) for name in _AT_END),
+            *(last.get(name) for name in at_end),
         ])
         before = last
-    ends = (label_column(name, f"{find(name).column} at the end") for name in _AT_END)
+    ends = (label_column(name, f"{find(name).column} at the end") for name in at_end)
     head: list[Content] = ["stage", "rounds", "messages", "plain bytes", *ends]
     return tabulate("Stages", head, rows)
 

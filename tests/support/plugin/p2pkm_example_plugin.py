@@ -90,7 +90,8 @@ class NeighborMean(MethodBase):
         """Average device by device, with neighbors in ascending order, so that results do not depend on the rank."""
         centroids = state.centroids.copy()
         for i in np.flatnonzero(devices.active_devices):
-            links = range(devices.indptr[i], devices.indptr[i + 1])
+            # A message may be lost, so that no table, or an old one, is there.
+            links = [e for e in range(devices.indptr[i], devices.indptr[i + 1]) if inbox.received[e]]
             received = [inbox.tables_of(e, self.k, devices.d) for e in links]
             target = sum(received, np.zeros_like(centroids[i])) / len(received) if received else state.centroids[i]
             points, weights = devices.table(i)

@@ -447,6 +447,7 @@
     const one = content.frames[frame], excess = one.ratio_mean === null ? null : 100 * (one.ratio_mean - 1);
     const parts = [`${one.stage}, round ${one.round}`];
     if (excess !== null) parts.push(`${show(excess)} % above central k-means`);
+    if (one.test_ratio_common !== null) parts.push(`test cost ${show(one.test_ratio_common)} times that of a common clustering`);
     if (one.gtv !== null) parts.push(`total variation ${show(one.gtv)}`);
     parts.push(`${showBytes(one.bytes)} of plain bytes sent so far`);
     if (one.converged !== null) parts.push(`${one.converged} of ${content.all} converged`);
