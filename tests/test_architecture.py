@@ -415,7 +415,8 @@ WORKER = {  # what of the program the ranks other than rank 0 load: the command 
 
 UNUSED = {  # what the main run must not load on these ranks: each module costs time on all ranks
     "p2pkm.channel.byzantine", "p2pkm.channel.fault_model", "p2pkm.channel.fault_trace", "p2pkm.channel.faults",
-    "p2pkm.channel.sampled_faults", "p2pkm.channel.stale_policy", "p2pkm.core.arithmetic_coder",
+    "p2pkm.channel.sampled_faults", "p2pkm.channel.stale_policy", "p2pkm.channel.timed_faults",
+    "p2pkm.channel.timed_trace", "p2pkm.core.arithmetic_coder",
     "p2pkm.engine.event_driven", "p2pkm.engine.virtual_time", "p2pkm.kernels.cache_lock", "p2pkm.network.link_model",
     "p2pkm.methods.building_blocks.number_of_clusters", "p2pkm.methods.init.bounding_box", "p2pkm.methods.init.lean",
     "p2pkm.methods.init.tree_groups", "p2pkm.methods.init.tree_rows",

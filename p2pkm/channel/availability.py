@@ -58,6 +58,14 @@ class Availability:
         for first, second in ((A, B), (B, A)):
             edge, exists = find_sorted(self._edge_keys, links[:, first] * self._n + links[:, second])
             np.maximum.at(self.down, edge, t + links[exists, ROUNDS])
+        self._set_round(t)
+
+    def restore(self, t: int, until: Integers, down: Integers) -> None:
+        """Continue from round t with these values of `until` and `down`."""
+        self.until, self.down = until, down
+        self._set_round(t)
+
+    def _set_round(self, t: int) -> None:
         self.round = t
         self.absent = self.until[0] > t
         self.inactive = self.absent | (self.until[1] > t)

@@ -1,4 +1,7 @@
-"""Fault models: failures of devices, links and messages by round, drawn from a seed or read from a fault trace."""
+"""Fault models: failures of devices, links and messages by round, drawn from a seed or read from a fault trace.
+
+Those of a trace in seconds need the clock of a run, see `p2pkm.channel.timed_faults`.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -7,6 +10,8 @@ import numpy as np
 
 from p2pkm.channel.fault_trace import DELAY, KIND, LINK, LOSS, ROUND, ROUNDS, TURN, A, B, FaultTrace, read_trace
 from p2pkm.channel.sampled_faults import Faults, SampledFaults
+from p2pkm.channel.timed_faults import TimedFaults
+from p2pkm.channel.timed_trace import TimedTrace
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.json_lines import MOST
@@ -32,6 +37,10 @@ class FaultModel(Protocol):
     def device_faults_only(self) -> bool:
         """Whether only devices fail: no link does, and no message between available devices is lost or delayed."""
 
+    @property
+    def in_seconds(self) -> bool:
+        """Whether the faults of a round depend on the second at which it begins."""
+
     def to_arrays(self) -> dict[str, Any]:
         """Collect the arrays that `rebuild_fault_model` needs on other ranks, in addition to the options."""
 
@@ -44,6 +53,8 @@ class FaultModel(Protocol):
 
 class TraceFaults:
     """Faults of a fault trace, an implementation of `FaultModel`."""
+
+    in_seconds = False
 
     def __init__(self, trace: FaultTrace, n: int) -> None:
         self.stages = trace.stages
@@ -84,7 +95,10 @@ def build_fault_model(faults: Faults | None, topology: Topology, seed: int) -> F
     if faults is None or faults.empty:
         return None
     if faults.trace is not None:
-        return build_trace_model(read_trace(faults.trace, topology), topology.n)
+        trace = read_trace(faults.trace, topology)
+        if isinstance(trace, TimedTrace):
+            return TimedFaults(trace, topology, seed)
+        return build_trace_model(trace, topology.n)
     return SampledFaults(faults, topology, seed)
 
 
@@ -92,6 +106,8 @@ def rebuild_fault_model(
     faults: Faults | None, order: Mapping[str, Any], topology: Topology, seed: int
 ) -> FaultModel | None:
     """Build the fault model on a rank that received the arrays of `FaultModel.to_arrays`."""
+    if "timed_seconds" in order:
+        return TimedFaults.from_arrays(order, topology, seed)
     if "trace_events" in order:
         stages = "all" if order["trace_all"] else "method"
         trace = FaultTrace(order["trace_events"], stages, int(order["trace_ignored_events"]))
@@ -146,6 +162,20 @@ def record_faults(faults: FaultModel | None, topology: Topology, rounds: int, tu
                 "--rounds"
             )
     return FaultTrace(np.concatenate(recorded), faults.stages)
+
+
+def refuse_seconds(faults: FaultModel | None, where: str) -> None:
+    """Refuse a trace in seconds where no run computes the seconds at which rounds begin.
+
+    Raises
+    ------
+    ExperimentError
+    """
+    if isinstance(faults, TimedFaults):
+        raise ExperimentError(
+            f"{where} needs a fault trace by rounds, but this one is in seconds, and only a run has a clock. Use a "
+            "trace by rounds, or drawn faults"
+        )
 
 
 def find_sorted(ascending: Integers, requested: Integers) -> tuple[Integers, Any]:

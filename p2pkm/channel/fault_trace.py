@@ -1,7 +1,8 @@
 """Fault traces: lists of fault events by round, read from and written to lines of JSON.
 
 Each line is one event; docs/howto/time-and-faults.md lists the kinds with their keys. An event lasts from its round on
-for the number of rounds in its key "rounds".
+for the number of rounds in its key "rounds". A trace whose lines have seconds instead is a
+`p2pkm.channel.timed_trace.TimedTrace`.
 """
 
 import json
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from p2pkm.channel.timed_trace import OF_DEVICES, OF_LINKS, TimedLines, TimedTrace, read_seconds
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.json_lines import MOST, EventKeys, read_event, read_file, read_number, shorten
@@ -28,11 +30,14 @@ _END = 10**9
 _DEVICE, _EDGE = ("device", "round"), ("src", "dst", "round")
 _KEYS = EventKeys(
     {"trace": (), "away": _DEVICE, "asleep": _DEVICE, "link": _EDGE, "loss": _EDGE, "delay": _EDGE,
-     "partition": ("round",)},
-    {"trace": ("devices", "stages"), "away": ("rounds",), "asleep": ("rounds",), "link": ("rounds",),
-     "loss": ("turn",), "delay": ("rounds", "turn"), "partition": ("rounds", "devices")},
+     "partition": ("round",), "device": ("device", "seconds")},
+    {"trace": ("devices", "stages", "every"), "away": ("rounds",), "asleep": ("rounds",), "link": ("rounds",),
+     "loss": ("turn",), "delay": ("rounds", "turn"), "partition": ("rounds", "devices"), "device": OF_DEVICES},
     '{"kind": "away", "round": 3, "device": 0, "rounds": 2}',
 )  # fmt: skip
+_BY_SECONDS = EventKeys(
+    {"device": ("device", "seconds"), "link": ("src", "dst", "seconds")}, {"device": OF_DEVICES, "link": OF_LINKS}, ""
+)
 
 
 class FaultTrace(NamedTuple):
@@ -54,7 +59,7 @@ class FaultTrace(NamedTuple):
     ignored_events: int = 0
 
 
-def read_trace(path: str, topology: Topology) -> FaultTrace:
+def read_trace(path: str, topology: Topology) -> FaultTrace | TimedTrace:
     """Read a trace for a graph.
 
     Raises
@@ -65,25 +70,39 @@ def read_trace(path: str, topology: Topology) -> FaultTrace:
     return read_file(path, "fault trace", lambda lines: parse_trace(lines, topology, path))
 
 
-def parse_trace(lines: Iterable[bytes | str], topology: Topology, where: str) -> FaultTrace:
+def parse_trace(lines: Iterable[bytes | str], topology: Topology, where: str) -> FaultTrace | TimedTrace:
     """Parse the lines of a trace; empty lines are skipped. Raises the errors of `read_trace`."""
     rows: list[tuple[int, ...]] = []
+    timed, head = TimedLines(), dict[str, Any]()
     partitions = [np.zeros((0, 6), np.int64)]
     stages = "method"
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         place = f"{where}, line {number}"
-        event = read_event(line, _KEYS, place)
+        event = read_event(line, _KEYS, place, _BY_SECONDS)
         kind = event["kind"]
         if kind == "trace":
             stages = _read_head(event, topology, place)
+            head |= event
+        elif "seconds" in event:
+            timed.add(event, topology.clients, place)
         elif kind == "partition":
             partitions.append(_expand_partition(event, topology, place))
         else:
             rows.append(_row(event, topology, place))
-        if len(rows) + sum(map(len, partitions)) > MOST:
+        if len(timed) and (rows or len(partitions) > 1):
+            raise ExperimentError(f"{place}: a trace has events by round or by seconds; this one has both")
+        if len(rows) + len(timed) + sum(map(len, partitions)) > MOST:
             raise ExperimentError(f"{place}: more than {MOST:,} events; expected at most {MOST:,}. Split the trace")
+    if len(timed):
+        if stages == "all":
+            raise ExperimentError(
+                f"{where}: stages is 'all'; expected method, because seconds count from the start of the method"
+            )
+        return timed.build(topology, read_seconds(head, "every", where) if "every" in head else 0.0)
+    if "every" in head:
+        raise ExperimentError(f"{where}: every is the time between rounds of a trace in seconds, but no line has any")
     events = np.concatenate((np.array(rows, np.int64).reshape(-1, 6), *partitions))
     fits = _fits(events, topology)
     fitting = events[fits]

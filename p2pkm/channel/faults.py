@@ -43,7 +43,8 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
     topology : Topology
     placement : LocalSubgraph
     round_clock : RoundClock, optional
-        Clock that knows which messages miss the deadline of a round, see `p2pkm.channel.transform.RunScope`.
+        Clock that knows when a round begins and which messages miss its deadline, see
+        `p2pkm.channel.transform.RunScope`.
 
     Attributes
     ----------
@@ -122,6 +123,8 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
     ) -> None:  # fmt: skip
         n = topology.n
         self._round_clock = round_clock
+        self._has_deadline = round_clock is not None and round_clock.deadline is not None
+        self._timed: Any = faults if faults.in_seconds else None
         self._replayed = {"faults": faults, "stale": stale}
         # Whether more can happen than that messages miss the deadline.
         self._has_faults = True
@@ -129,7 +132,7 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
         self._late = 0
         self.exposes = faults.stages == "all"
         self._ignored_events = faults.ignored_events
-        self._max_delay = max(faults.max_delay, int(round_clock is not None))
+        self._max_delay = max(faults.max_delay, int(self._has_deadline))
         self._stale = stale.place(topology.indices, topology.sources)
         self._age = self._stale.age
         self._n = n
@@ -174,7 +177,7 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
             dict.fromkeys(stage.name for stage in stages if stage is not method_stage and not stage.faults_apply)
         )
         notes = []
-        if self._round_clock is not None:
+        if self._has_deadline:
             notes.append(f"the deadline limits the rounds of {method_stage.name}")
         if not self._has_faults:
             return notes
@@ -218,7 +221,10 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
         t = self._first + stage_round
         if t == self._availability.round:
             return
+        if self._timed is not None and stage_round:
+            self._timed.set_start(t, self._round_clock.find_start(self._first))
         self._availability.start_round(t)
+        self.absent = self._availability.absent
         self.inactive = self._availability.inactive[self._ids]
         # Initial exchanges do not count as rounds of the summary metric.
         if stage_round:
@@ -326,12 +332,11 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Continue from a snapshot, in the last stage that was started if faults affect it."""
-        self._availability.round = snapshot["round"]
+        self._availability.restore(snapshot["round"], snapshot["store_until"].T.copy(), snapshot["edge_down"])
+        self.absent = self._availability.absent
         self._first = snapshot["first"]
         self.unavailable_total = snapshot["away"]
         self.rounds = snapshot["rounds"]
-        self._availability.until = snapshot["store_until"].T.copy()
-        self._availability.down = snapshot["edge_down"]
         self._count = snapshot["store_count"][np.concatenate((self._ids, self._ghosts))]
         self._held = snapshot["edge_held"]
         self._since = snapshot["edge_since"]
@@ -346,7 +351,7 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
         lost = int(network.total(np.array([self.lost]))[0])
         unavailable = self.unavailable_total / (self.rounds * self._clients) if self.rounds else 0.0
         figures = {"messages_lost": lost, "unavailable_fraction": unavailable}
-        if self._round_clock is None:
+        if not self._has_deadline:
             return figures
         return figures | {"messages_late": int(network.total(np.array([self._late]))[0])}
 

@@ -22,7 +22,7 @@ from p2pkm.channel.transform import (
     Settings,
     Transform,
 )
-from p2pkm.core.batch import Devices, Integers
+from p2pkm.core.batch import Devices, Integers, Mask
 from p2pkm.core.contract import check_transformed
 from p2pkm.core.errors import ContractError
 from p2pkm.core.messages import Delivery, DenseMessages, Inbox
@@ -166,6 +166,11 @@ class Channel:
         """Ids of the devices that are excluded from scores, ascending."""
         empty = np.zeros(0, np.int64)
         return find_distinct(np.concatenate([empty, *(transform.left_out for transform in self.transforms)]))
+
+    @property
+    def absent(self) -> Mask | None:
+        """Devices of the system that are unavailable in the current round, bool[N]; None: there are no faults."""
+        return next((part.absent for part in self.transforms if part.absent is not None), None)
 
     @property
     def checkpointed(self) -> dict[str, Checkpointable]:

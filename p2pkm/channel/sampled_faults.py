@@ -21,8 +21,8 @@ from p2pkm.kernels.reference import philox
 from p2pkm.kernels.streams import shared_key
 from p2pkm.network.graph import Topology
 
-# Turns of a round, at most: a draw is numbered round * _TURNS + turn.
-_TURNS = 1 << 20
+# Turns of a round, at most: a draw is numbered round * TURNS + turn.
+TURNS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -152,6 +152,8 @@ class Faults:
 class SampledFaults:
     """Faults drawn on a graph, an implementation of `FaultModel`."""
 
+    in_seconds = False
+
     def __init__(self, options: Faults, topology: Topology, seed: int) -> None:
         self._options = options
         self._topology = topology
@@ -201,7 +203,7 @@ class SampledFaults:
         if not drawn.loss and not drawn.delay:
             return np.zeros(len(source), np.int64)
         ids = source * self._topology.n + target
-        draws = self._draw(ids, t * _TURNS + turn, Stream.LOSS)
+        draws = self._draw(ids, t * TURNS + turn, Stream.LOSS)
         is_lost = draws[:, 0] < drawn.loss
         if drawn.loss_length is not None:
             is_lost = self._find_bad_links(t, ids, 1 / (drawn.loss_length * (1 - drawn.loss)))

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ContractError
 from p2pkm.core.messages import Delivery, DenseMessages, Inbox, SparseMessages
 from p2pkm.core.traits import Condition, MessageContent, Reasons
@@ -137,8 +137,8 @@ REFERENCES_AT_BOTH_ENDS: Reasons = {
 class RunScope(NamedTuple):
     """Environment of a transform: the batch before any scaling, the network, the whole graph and the seed.
 
-    `round_clock`, a `p2pkm.engine.round_clock.RoundClock`, knows which messages miss the deadline of a round; None
-    without a deadline.
+    `round_clock`, a `p2pkm.engine.round_clock.RoundClock`, knows when a round begins and which messages miss its
+    deadline; None without a deadline and without a fault trace in seconds.
     """
 
     devices: Devices
@@ -190,6 +190,8 @@ class Transform:
         Whether it may change messages that honest methods send or read, so that no descent is claimed.
     left_out : int64[b]
         Ids of the devices that are excluded from scores.
+    absent : bool[N] or None
+        Devices of the system that are unavailable in the current round; None: the transform does not know of any.
     purpose : int
         Purpose of the random stream, see `Context.draw`.
     """
@@ -207,6 +209,7 @@ class Transform:
     exposes: bool = False
     alters: bool = True
     left_out: Integers = np.zeros(0, np.int64)
+    absent: Mask | None = None
 
     def __init_subclass__(cls) -> None:
         """Derive the random stream from the name."""

@@ -47,8 +47,11 @@ def _lines(file: Any, path: str) -> Iterator[bytes]:
         yield line
 
 
-def read_event(line: bytes | str, keys: EventKeys, place: str) -> dict[str, Any]:
-    """Parse a line to an object with the keys of its kind; errors name `place`."""
+def read_event(line: bytes | str, keys: EventKeys, place: str, by_seconds: EventKeys | None = None) -> dict[str, Any]:
+    """Parse a line to an object with the keys of its kind; errors name `place`.
+
+    by_seconds: keys of an object that has the key "seconds"; default: `keys`.
+    """
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
@@ -58,6 +61,7 @@ def read_event(line: bytes | str, keys: EventKeys, place: str) -> dict[str, Any]
     kind = event.get("kind")
     if not isinstance(kind, str) or kind not in keys.needed:
         raise ExperimentError(f"{place}: kind is {shorten(kind)}; expected one of {', '.join(sorted(keys.needed))}")
+    keys = by_seconds if by_seconds is not None and "seconds" in event and kind in by_seconds.needed else keys
     needed = keys.needed[kind]
     for key in needed:
         if key not in event:

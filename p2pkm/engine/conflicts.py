@@ -242,6 +242,17 @@ def _tell_faults_of_links(at: Combination) -> str:
     return "" if faults.device_faults_only else "--faults"
 
 
+def _tell_trace_in_seconds(at: Combination) -> str:
+    settings = at.channel.find("faults")
+    # The path of a fault trace alone does not tell.
+    is_known = settings is not None and "faults" in settings and settings["faults"].in_seconds
+    return f"--faults {at.options.get('faults')}, a trace in seconds," if is_known else ""
+
+
+def _tell_no_link_model(at: Combination) -> str:
+    return "" if at.options.get("link_model") is not None else "a run without --link-model"
+
+
 def _tell_deadline(at: Combination) -> str:
     deadline = at.options.get("deadline")
     return "" if deadline is None else f"--deadline {deadline:g}"
@@ -309,6 +320,8 @@ COMPRESSION = Feature("`--compress`", _tell_transform("compression"))
 BYZANTINE = Feature("`--byzantine`", _tell_transform("byzantine"))
 FAULTS = Feature("`--faults` of devices", _tell_faults)
 FAULTS_OF_LINKS = Feature("`--faults` of links", _tell_faults_of_links)
+TRACE_IN_SECONDS = Feature("`--faults` trace in seconds", _tell_trace_in_seconds)
+NO_LINK_MODEL = Feature("no `--link-model`", _tell_no_link_model)
 DEADLINE = Feature("`--deadline`", _tell_deadline)
 CLIENT_SHARE = Feature("`--client-share`", _tell_client_share)
 CHANGING_LINKS = Feature("changing links", _tell_changing_links)
@@ -534,6 +547,10 @@ OF_TRANSFORMS = (
         "method {name!r} supports only faults of devices (dropout, late_join, straggler; in a trace away and asleep): "
         "it {why}",
         "Remove the other faults, or use {methods}",
+    ),
+    Conflict(
+        TRACE_IN_SECONDS, NO_LINK_MODEL, "its seconds are those of the simulated time", _WITH_FEATURE,
+        "Add for example --link-model edge, or use a trace by rounds",
     ),
 )  # fmt: skip
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from p2pkm.channel.availability import Availability
+from p2pkm.channel.timed_faults import TimedFaults
 from p2pkm.channel.transform import Settings
 from p2pkm.core.batch import Integers, Mask
 from p2pkm.network.graph import Topology
@@ -56,12 +57,16 @@ class ReplayedFaults:
     ----------
     inactive : bool[N]
         Devices that neither compute nor send in the current round.
+    timed : TimedFaults or None
+        Faults of a trace in seconds, which must be told when a round begins, before it is started.
     """
 
     def __init__(self, settings: Settings, topology: Topology) -> None:
+        faults = settings["faults"]
+        self.timed = faults if isinstance(faults, TimedFaults) else None
         # An edge of the topology leads from its source; `Availability` lists edges by receiver. Links have both
         # directions, so the opposite of each edge is listed in its place.
-        self._availability = Availability(settings["faults"], topology.n, topology.indices, topology.sources)
+        self._availability = Availability(faults, topology.n, topology.indices, topology.sources)
         self._opposite = topology.mirror
         self._topology = topology
         self._is_dropping = settings["stale"].place(topology.indices, topology.sources).age == 0

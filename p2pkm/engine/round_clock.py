@@ -1,9 +1,12 @@
-"""Clock of the method's stage while it runs: which messages miss the deadline of a round.
+"""Clock of the method's stage while it runs: when rounds begin, and which messages miss the deadline of a round.
 
 It is the simulated time of `p2pkm.engine.virtual_time`, computed exchange by exchange. All ranks compute it for the
 whole graph, from what all devices sent, so that they decide alike. After the run the same times are computed once more
-from the ledger; with a deadline they count from the start of a round, so that both agree to the last bit.
+from the ledger; with a deadline or a trace in seconds they count from the start of a round, so that both agree to the
+last bit.
 """
+
+import numpy as np
 
 from p2pkm.channel.transform import Settings
 from p2pkm.core.batch import Integers, Mask
@@ -22,8 +25,8 @@ class RoundClock:
 
     Parameters
     ----------
-    deadline : float
-        Longest time of a round in seconds.
+    deadline : float or None
+        Longest time of a round in seconds; None: no limit.
     net : LinkParameters
     topology : Topology
     sizes : int64[N]
@@ -35,11 +38,11 @@ class RoundClock:
     """
 
     def __init__(
-        self, deadline: float, net: LinkParameters, topology: Topology, sizes: Integers, d: int,
+        self, deadline: float | None, net: LinkParameters, topology: Topology, sizes: Integers, d: int,
         stream: PointStream | None,
     ) -> None:  # fmt: skip
         self._clock = Clock(net, topology)
-        self._clock.deadline = deadline
+        self._clock.deadline = self.deadline = deadline
         self._topology = topology
         self._flops = Flops(topology, sizes, d)
         self._stream = stream
@@ -54,21 +57,38 @@ class RoundClock:
         # The link of each local edge, seen from its sender.
         self._from_sender = self._topology.mirror[network.placement.edges]
 
+    def find_start(self, first: int) -> float:
+        """Return the second, since the start of the stage, at which its next round begins; collective. After round 0.
+
+        `first`: number of the first round of the stage in the fault model.
+        """
+        self._advance(first)
+        assert self._timer is not None
+        return self._timer.find_start()
+
     def find_overdue(self, first: int) -> Mask:
         """Return the local edges whose message in the exchange just counted misses the deadline, bool[e]; collective.
 
-        A resumed run first computes the exchanges of the stage before it. `first`: number of the first round of the
-        stage in the fault model.
+        `first`: as in `find_start`. Without a deadline none does.
         """
+        self._advance(first)
+        if self.deadline is None:
+            return np.zeros(len(self._from_sender), np.bool_)
+        overdue: Mask = self._clock.overdue[self._from_sender]
+        return overdue
+
+    def _advance(self, first: int) -> None:
+        """Advance the clock by the exchanges that it has not seen; a resumed run begins with those before it."""
+        ledger = self._network.ledger
         if self._timer is None:
+            exchanges = ledger.exchanges
+            exchanges = [one for one in exchanges if one.stage == exchanges[-1].stage]
             replayed = ReplayedFaults(self._faults, self._topology)
             replayed.skip_rounds(first)
             self._timer = StageTimer(self._clock, self._flops, self._algorithm, replayed, self._stream)
+        else:
+            exchanges = [ledger.last] if ledger.last.turn == self._count else []
         network = self._network
-        ledger = network.ledger
-        exchanges = [ledger.last]
-        if ledger.last.turn > self._count:
-            exchanges = [one for one in ledger.exchanges if one.stage == ledger.last.stage][self._count :]
         for exchange in exchanges:
             t, turn, active = next(self._turns)
             sent, edges = gather_exchange(exchange, active, len(self._from_sender))
@@ -79,5 +99,3 @@ class RoundClock:
                 network.allgather_by_device(edges, network.placement.edge_counts),
             )
             self._count += 1
-        overdue: Mask = self._clock.overdue[self._from_sender]
-        return overdue

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from p2pkm.channel.pipeline import Channel
 from p2pkm.channel.suppression import reach
 from p2pkm.channel.transform import RunScope
 from p2pkm.core.averaging_step import find_step
@@ -148,7 +149,7 @@ def play(rank: Rank, observers: Observers = Observers()) -> Outcome:
         run.topology.colors,
         monitor,
         rank.interrupted,
-        _draw_links(run, sizes if weights is None else weights),
+        _draw_links(run, sizes if weights is None else weights, channel),
         checkpointer,
         events,
         channel,
@@ -262,17 +263,24 @@ def _complete(
     return None if result is None else add_disclosed(result, disclosed, suppressible=suppressible)
 
 
-def _draw_links(run: Run, sizes: Integers | Floats) -> "TimeVaryingGraph | None":
-    """Return the active links of each round; a server may ask clients by their points, which are known only now."""
+def _draw_links(run: Run, sizes: Integers | Floats, channel: Channel) -> "TimeVaryingGraph | None":
+    """Return the active links of each round; a server may ask clients by what is known only now.
+
+    These are their points, and whether they are available in the current round.
+    """
     share = run.options.client_share
-    topology = run.topology if share is None else share.apply(run.topology, run.seed, sizes)
+    topology = run.topology
+    if share is not None:
+        topology = share.apply(topology, run.seed, sizes, lambda: channel.absent)
     return topology.varying
 
 
 def _make_round_clock(rank: Rank, sizes: Integers) -> "RoundClock | None":
-    """Make the clock by which rounds end at a deadline; None without a deadline."""
+    """Make the clock of rounds that end at a deadline, or of a fault trace in seconds; None without both."""
     run = rank.run
-    if run.options.deadline is None or run.link_model is None:
+    faults = run.channel.find("faults")
+    needs_clock = run.options.deadline is not None or (faults is not None and faults["faults"].in_seconds)
+    if not needs_clock or run.link_model is None:
         return None
     from p2pkm.engine.round_clock import RoundClock
 

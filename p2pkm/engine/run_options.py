@@ -437,8 +437,9 @@ class RunOptions:
         None,
         "Share of the clients that a server asks in each round, such as 0.1.",
         section=_NETWORK,
-        details="0.1:by=size draws clients in proportion to their number of points. The others neither compute nor "
-        "send in this round. Stages before the method run with all clients.",
+        details="0.1:by=size draws clients in proportion to their number of points, by=availability among those that "
+        "are available. The others neither compute nor send in this round. Stages before the method run with all "
+        "clients.",
         metavar="SPEC",
         reads="p2pkm.network.client_share:ClientShare",
     )

@@ -35,6 +35,9 @@ With a deadline the barrier is at the start of a round, and a round of the metho
 Messages that would arrive later count as delayed by one round, and their receivers wait until the deadline. A
 device that is not ready by then begins the next round with the others.
 
+With a trace in seconds, too, the barrier is at the start of a round: it begins when all devices have ended the one
+before, and has the values of the trace at that time, which counts from the start of the method.
+
 A stage begins when all devices have ended the one before, which takes no time. Work of the simulator takes no time
 either: the decision that all devices have converged, and the monitor.
 
@@ -50,6 +53,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from p2pkm.channel.timed_faults import TimedFaults
 from p2pkm.channel.transform import Settings
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.protocols import Work
@@ -152,7 +156,7 @@ class Clock:
     overdue: Mask = np.zeros(0, np.bool_)
 
     def __init__(self, net: LinkParameters, topology: Topology) -> None:
-        self._net = net
+        self._net = self._usual = net
         self._followers: Sequence[Clock] = ()
         self._topology = topology
         self.ready = np.zeros(topology.n)
@@ -185,10 +189,39 @@ class Clock:
     def start_round(self) -> None:
         """Set all clocks to that of the last device, from which times now count."""
         self.barrier()
-        elapsed = self._latest
-        self._start += elapsed
+        self._count_from(self._start + self._latest, self._latest)
+
+    def start_timed_stage(self) -> None:
+        """Start the first round of a trace in seconds."""
+        for clock in (self, *self._followers):
+            clock.start_round()
+
+    def start_round_after(self, elapsed: float, start: float, pause: tuple[float, float]) -> None:
+        """Start a round of a trace in seconds, a number of seconds after the one before; times now count from `start`.
+
+        pause: for clocks of further link models, whose rounds have other lengths: the least length of a round, and the
+        seconds for which nobody was online.
+        """
+        self._count_from(start, elapsed)
+        for clock in self._followers:
+            own = max(clock._latest, pause[0]) + pause[1]
+            clock._count_from(clock._start + own, own)
+
+    def _count_from(self, start: float, elapsed: float) -> None:
+        """Let times count from `start`, which is `elapsed` after the time from which they counted before."""
+        self._start = start
         self._late = self._late - elapsed
         self.ready[:] = self.received[:] = 0.0
+
+    def use(self, timed: TimedFaults, t: int) -> None:
+        """Use the speeds and the values of links that a trace in seconds has in round t."""
+        for clock in (self, *self._followers):
+            clock._net = timed.set_values(clock._usual, t)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start of the round from which times count."""
+        return self._latest
 
     def barrier(self) -> None:
         """Set all clocks to that of the last device."""
@@ -273,6 +306,9 @@ def _advance_stages(
     ends: dict[tuple[int, int], float] = {}
     flops = Flops(topology, network.gather_by_device(devices.sizes), devices.d)
     faults = None if timing.faults is None else ReplayedFaults(timing.faults, topology)
+    if faults is not None and faults.timed is not None:
+        # Stages before the method have the values of second 0.
+        clock.use(faults.timed, 0)
     for number, exchanges in groupby(network.ledger.exchanges, key=lambda exchange: exchange.stage):
         stage, stage_exchanges = timing.stages[number], list(exchanges)
         if timing.events is not None and stage is find_method_stage(timing.stages):
@@ -321,6 +357,29 @@ class StageTimer:
         self._clock, self._flops, self._algorithm, self._faults = clock, flops, algorithm, faults
         self._stream = stream
         self._round = -1
+        self._timed = None if faults is None else faults.timed
+        # Seconds from the start of the stage to that of the current round, for a trace in seconds.
+        self._second = 0.0
+
+    def find_start(self) -> float:
+        """Return the second, since the start of the stage, at which the next round of a trace in seconds begins."""
+        assert self._timed is not None
+        return self._timed.find_start(self._second, self._clock.elapsed)
+
+    def _start_timed_round(self, timed: TimedFaults, t: int) -> None:
+        """Start round t of a trace in seconds."""
+        clock, start = self._clock, 0.0
+        if t == 0:
+            self._begin = clock.now
+            clock.start_timed_stage()
+        else:
+            start = self.find_start()
+            # Bits do not depend on what was before the stage: all times count from its start, or that of a round.
+            idle = 0.0 if timed.every else start - (self._second + clock.elapsed)
+            clock.start_round_after(start - self._second, self._begin + start, (timed.every, idle))
+        self._second = start
+        timed.set_start(t, start)
+        clock.use(timed, t)
 
     def advance(self, t: int, turn: int, sent: Integers, edges: Mask) -> Arrivals | None:
         """Advance the clocks by an exchange in this turn, from 0, of round t; return the messages that arrive.
@@ -337,9 +396,11 @@ class StageTimer:
         is_new_round, self._round = t > self._round, t
         if self._stream is not None and is_new_round and t:
             self._flops.sizes = self._flops.sizes + self._stream.growth(t, topology.n)
+        if self._timed is not None and is_new_round:
+            self._start_timed_round(self._timed, t)
         if clock.deadline is not None:
             # Within a round a client computes as soon as it has the centroids, without waiting for other clients.
-            if is_new_round:
+            if is_new_round and self._timed is None:
                 clock.start_round()
         elif self._algorithm.schedule not in FREE:
             clock.barrier()

@@ -5,6 +5,7 @@ send, and nothing is sent to them.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Literal
@@ -28,9 +29,11 @@ class ClientShare:
     ----------
     share : float
         The number of clients that are asked is share times the number of clients, rounded.
-    by : {"uniform", "size"}
+    by : {"uniform", "size", "availability"}
         Draw of the clients, without replacement. "uniform": all alike. "size": one after the other, each with a
         probability in proportion to its number of points at the start, or their weight, among those that are left.
+        "availability": all alike among those that are not unavailable at the start of the round, see `--faults`; all of
+        these if they are fewer.
 
     Examples
     --------
@@ -41,12 +44,12 @@ class ClientShare:
 
     share: float
     _: KW_ONLY
-    by: Literal["uniform", "size"] = "uniform"
+    by: Literal["uniform", "size", "availability"] = "uniform"
 
     def __post_init__(self) -> None:
         """Validate the parameters."""
         check_positive(self.share, "client_share", most=1.0)
-        check_choice(self.by, ("uniform", "size"), "client_share by")
+        check_choice(self.by, ("uniform", "size", "availability"), "client_share by")
 
     def __str__(self) -> str:
         """Return the text of the command line."""
@@ -77,16 +80,24 @@ class ClientShare:
             ) from None
         return cls(share, **parse(value, {name: cls}, "client_share").options)
 
-    def apply(self, star: Topology, seed: int, sizes: Integers | Floats | None = None) -> Topology:
+    def apply(
+        self,
+        star: Topology,
+        seed: int,
+        sizes: Integers | Floats | None = None,
+        absent: Callable[[], Mask | None] = lambda: None,
+    ) -> Topology:
         """Return a star whose active links, in each round, are those of the clients that are asked.
 
         Parameters
         ----------
         star : Topology
         seed : int
-            The draws depend on the seed and the round only.
+            The draws depend on the seed and the round, and with "availability" on `absent`.
         sizes : int64[n] or float64[n], optional
             Number of points of each device, or their weight, by which clients are drawn; None: all are alike.
+        absent : callable, optional
+            Returns the unavailable devices in the round that begins, bool[N]; None: all are available.
         """
         from topologies import CSRGraph, TimeVaryingGraph
 
@@ -94,8 +105,10 @@ class ClientShare:
         union = CSRGraph(star.indptr, star.indices, name=f"{count:,} of {star.clients:,} clients")
         # A link leads from a client to the server, which is the last device, or back.
         ends = np.minimum(star.sources, star.indices)
-        odds = None if sizes is None or self.by == "uniform" else sizes[: star.clients]
+        odds = None if sizes is None or self.by != "size" else sizes[: star.clients]
         active = partial(_mark_links, ends, count, shared_key(seed), odds)
+        if self.by == "availability":
+            active = partial(_mark_links_online, ends, count, shared_key(seed), absent)
         return replace(star, varying=TimeVaryingGraph(union, None, active, checked=True))
 
 
@@ -110,3 +123,14 @@ def _mark_links(clients: Integers, count: int, key: int, odds: Integers | Floats
     asked = np.zeros(len(draws), np.bool_)
     asked[np.argsort(draws, kind="stable")[:count]] = True
     return asked[clients]
+
+
+def _mark_links_online(clients: Integers, count: int, key: int, absent: Callable[[], Mask | None], t: int) -> Mask:
+    """Mark the links of the clients that are asked among those available in round t, which is the current one."""
+    draws = uniforms(key, Stream.ASKED, [t], len(clients) // 2)[0]
+    away = absent()
+    online = np.ones(len(draws), np.bool_) if away is None else ~away[: len(draws)]
+    # Who is unavailable comes after all others.
+    asked = np.zeros(len(draws), np.bool_)
+    asked[np.argsort(np.where(online, draws, math.inf), kind="stable")[:count]] = True
+    return (asked & online)[clients]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from p2pkm.channel.fault_model import build_fault_model
+from p2pkm.channel.fault_model import build_fault_model, refuse_seconds
 from p2pkm.channel.faults import FaultInjector
 from p2pkm.channel.sampled_faults import Faults
 from p2pkm.channel.stale_policy import StalePolicy
@@ -160,6 +160,7 @@ def pair_leaks(
             f"stale policy {stale_policy} requires faults. Remove it, or add for example --faults loss=0.1"
         )
     model, stale = build_fault_model(Faults.of(faults), topology, seed), StalePolicy.of(stale_policy)
+    refuse_seconds(model, "the leak between pairs")
     if model is None and topology.varying is None:
         knowledge: _Knowledge = _KrylovSpaces(topology, gossips, method, public_ids)
     else:

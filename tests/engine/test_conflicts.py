@@ -1,6 +1,7 @@
 """The table of what cannot be combined: every method is tried with every feature, in a run."""
 
 import re
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -144,6 +145,8 @@ FEATURES = {
     conflicts.OVER_RELAXATION: ({"relaxation": 1.5}, {}),
     conflicts.ALL_ROUNDS: ({}, {"all_rounds": True}),
     conflicts.FAULTS: ({}, {"faults": "dropout=0.2"}),
+    conflicts.TRACE_IN_SECONDS: ({}, {"faults": str(Path(__file__).with_name("seconds.jsonl")), "link_model": "lan"}),
+    conflicts.NO_LINK_MODEL: ({}, {"link_model": None}),
     conflicts.ROBUST_RULE: ({"robust": "trim"}, {}),
     conflicts.FEW_NEIGHBORS: ({}, {"graph": topologies.ring(N)}),
     conflicts.COMPONENTS: ({}, {"graph": nx.Graph([(0, 1), (2, 3)]), "allow_disconnected": True}),

@@ -7,8 +7,14 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import p2pkm
+from p2pkm.channel.availability import Availability
+from p2pkm.channel.fault_model import build_fault_model
+from p2pkm.core.batch import Stream
 from p2pkm.core.errors import ExperimentError
+from p2pkm.kernels.reference import uniforms
+from p2pkm.kernels.streams import shared_key
 from p2pkm.network.graph import Topology
+from tests.support.resume import difference, keep_all, resume
 from tests.support.run_cli import here, ranks, there
 
 # Four clients with the means 1, 10, 100 / 3 and 90 of one coordinate.
@@ -102,6 +108,53 @@ def test_the_number_of_clients_is_rounded_and_at_least_one():
     assert draw("0.5:by=size", 4, 5, sizes=[0, 7, 0, 1]) == [[1, 3]] * 5
 
 
+def test_available_clients_are_drawn_alike():
+    """Two of five clients are unavailable, others in odd rounds; if there are too few, all of them are asked."""
+    star, now = Topology.star(5), [0]
+    away = np.array([[True, False, False, True, False, False], [False, True, True, True, True, True]])
+    graph = p2pkm.ClientShare.of("0.4:by=availability").apply(star, 0, absent=lambda: away[now[0] % 2]).varying
+    counts = np.zeros((2, 5))
+    for t in range(4000):
+        now[0] = t
+        ends = star.sources[graph.active(t) & (star.sources < 5)]
+        counts[t % 2, ends] += 1
+    assert (counts[away[:, :5]] == 0).all() and counts[1, 0] == 2000
+    drawn = counts[0, [1, 2, 4]]
+    assert drawn.sum() == 2 * 2000 and (np.abs(drawn - 4000 / 3) <= 4.5 * np.sqrt(4000 / 3)).all()
+
+
+@pytest.mark.parametrize("stages", ["method", "all"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_only_available_clients_are_asked(stages, tmp_path):
+    """Against the draws of the uniform share, from which unavailable clients are left out."""
+    faults = p2pkm.Faults(dropout=0.3, dropout_length=2, stages=stages)
+    shards = p2pkm.Shards.from_list([np.arange(4.0)[:, None] + 10 * i for i in range(8)])
+    result = p2pkm.simulate(
+        p2pkm.DWFKM(2), None, shards, rounds=20, all_rounds=True, client_share="0.5:by=availability", faults=faults,
+        baselines=False, seed=3,
+    )  # fmt: skip
+    star = Topology.star(8)
+    # All rounds of a server method belong to its own stage.
+    online = Availability(build_fault_model(faults, star, 3), 9, star.indices, star.sources)
+    ledger = result.ledger
+    for t in range(21):
+        online.start_round(t)
+        draws = uniforms(shared_key(3), Stream.ASKED, [t], 8)[0]
+        order = [i for i in np.argsort(draws).tolist() if not online.absent[i]]
+        said = ledger.sender[ledger.turn == 2 * t]
+        assert said[said < 8].tolist() == sorted(order[:4])
+    assert result.summary["messages_lost"] == 0 and result.summary["unavailable_fraction"] > 0.3
+
+
+def test_without_faults_all_clients_are_available():
+    drawn, available = (
+        p2pkm.simulate(p2pkm.DWFKM(1), None, p2pkm.Shards.from_list(POINTS), rounds=9, client_share=share)
+        for share in ("0.5", "0.5:by=availability")
+    )
+    assert drawn.summary["chain_sha256"] == available.summary["chain_sha256"]
+    assert drawn.summary["messages"] == available.summary["messages"]
+
+
 @pytest.mark.parametrize("method", [p2pkm.DWFKM(3), p2pkm.FKM(3), p2pkm.FFCM(3, version=1), p2pkm.FFCM(3)])
 @pytest.mark.parametrize("faults", [None, "loss=0.2,delay=0.2"])
 def test_to_ask_all_is_to_have_no_share(method, faults):
@@ -124,7 +177,7 @@ def test_a_client_without_a_reply_sends_its_first_report_when_it_is_asked():
     assert found.summary["messages"] == 2 * 6 + 2 * 5
 
 
-@pytest.mark.parametrize("value", ["0.1", "0.25:by=size", "1"])
+@pytest.mark.parametrize("value", ["0.1", "0.25:by=size", "0.25:by=availability", "1"])
 def test_the_text_of_a_share_is_read_back(value):
     assert str(p2pkm.ClientShare.of(value)) == value
 
@@ -134,7 +187,7 @@ def test_what_is_no_share_is_refused():
         (0, "client_share is 0; expected a finite number above 0 and at most 1"),
         ("1.5", "client_share is 1.5"),
         ("half", "expected a share of the clients, with options"),
-        ("0.5:by=points", "Known: size, uniform"),
+        ("0.5:by=points", "Known: availability, size, uniform"),
         (True, "client_share is True"),
     ):
         with pytest.raises(ExperimentError, match=message):
@@ -157,16 +210,32 @@ COMMON = (
 )  # fmt: skip
 
 
+def _asking(by):
+    return [f"0.4:by={by}" if word == "0.4:by=size" else word for word in COMMON]
+
+
 def test_a_run_is_verified(tmp_path):
     assert here(*COMMON, "--out", tmp_path / "run").code == 0
     assert json.loads((tmp_path / "run" / "summary.json").read_text("utf-8"))["client_share"] == "0.4:by=size"
     assert here("verify", tmp_path / "run").code == 0
 
 
+def test_a_resumed_run_asks_the_same_clients(tmp_path, monkeypatch):
+    words = [*_asking("availability"), "--checkpoint-every", 1, "--out", tmp_path / "run"]
+    with monkeypatch.context() as patched:
+        keep_all(patched, tmp_path / "run", tmp_path / "copies")
+        assert here(*words).code in {0, 7}
+    for copy in sorted((tmp_path / "copies").iterdir())[1::2]:
+        assert difference(tmp_path / "run", resume(copy)) == ""
+    assert here("verify", tmp_path / "run").code == 0
+
+
 @pytest.mark.mpi
-def test_three_ranks_ask_the_same_clients():
-    alone = here(*COMMON, "--out", "none").summary
-    together = there(*ranks(3), "-m", "p2pkm", *COMMON, "--out", "none").summary
+@pytest.mark.parametrize("by", ["size", "availability"])
+def test_three_ranks_ask_the_same_clients(by):
+    words = (*_asking(by), "--out", "none")
+    # Faults leave some devices without centroids: exit code 7.
+    alone, together = (json.loads(done.out) for done in (here(*words), there(*ranks(3), "-m", "p2pkm", *words)))
     assert together["ranks"] == 3
     for name in ("chain_sha256", "messages", "bytes", "virtual_seconds", "messages_lost"):
         assert alone[name] == together[name]

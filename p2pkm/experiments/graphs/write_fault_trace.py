@@ -5,6 +5,8 @@ from typing import NamedTuple
 from p2pkm.channel.fault_model import build_fault_model, record_faults
 from p2pkm.channel.fault_trace import KIND, WORDS, FaultTrace, write_trace
 from p2pkm.channel.sampled_faults import Faults
+from p2pkm.channel.timed_faults import TimedFaults
+from p2pkm.channel.timed_trace import NAMES, TimedTrace, write_timed_trace
 from p2pkm.core.errors import NetworkError
 from p2pkm.core.plugins import families
 from p2pkm.core.spec import complete, parse
@@ -66,8 +68,11 @@ def write_fault_trace(request: TraceRequest, out: str | None) -> tuple[list[str]
         topology = build_topology(spec, request.devices, _DEVICES)
         print_file_summary(topology.file_summary)
     model = build_fault_model(Faults.of(request.faults), topology, request.seed)
-    trace = record_faults(model, topology, request.rounds, request.turns)
-    lines, summary = list(write_trace(trace, topology.clients)), _count(trace, request.rounds)
+    if isinstance(model, TimedFaults):
+        lines, summary = list(write_timed_trace(model.trace, topology)), _count_values(model.trace)
+    else:
+        trace = record_faults(model, topology, request.rounds, request.turns)
+        lines, summary = list(write_trace(trace, topology.clients)), _count(trace, request.rounds)
     if out is None:
         return lines, summary
     try:
@@ -85,3 +90,10 @@ def _count(trace: FaultTrace, rounds: int) -> str:
     counts = [(name, int((trace.events[:, KIND] == kind).sum())) for kind, name in enumerate(WORDS)]
     listed = ", ".join(f"{count:,} {kind}" for kind, count in counts if count) or "no events"
     return f"rounds 0 to {rounds}: {listed}"
+
+
+def _count_values(trace: TimedTrace) -> str:
+    """Summarize the number of values of each kind."""
+    counts = [(name, int((trace.names == number).sum())) for number, name in enumerate(NAMES)]
+    listed = ", ".join(f"{name} {count:,} times" for name, count in counts if count) or "no values"
+    return f"0 to {trace.seconds[-1] if len(trace.seconds) else 0:g} s: {listed}"
