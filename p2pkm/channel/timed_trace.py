@@ -153,9 +153,11 @@ def write_timed_trace(trace: TimedTrace, topology: Topology) -> Iterator[str]:
             if line:
                 yield json.dumps(line)
             last = seconds, is_device, where
-            ends = {"src": int(topology.sources[where]), "dst": int(topology.indices[where])}
-            line = {"kind": "device" if is_device else "link", "seconds": seconds}
-            line |= {"device": where} if is_device else ends
+            if is_device:
+                line = {"kind": "device", "seconds": seconds, "device": where}
+            else:
+                ends = {"src": int(topology.sources[where]), "dst": int(topology.indices[where])}
+                line = {"kind": "link", "seconds": seconds, **ends}
         line[NAMES[number]] = bool(value) if number == ONLINE else value
     if line:
         yield json.dumps(line)

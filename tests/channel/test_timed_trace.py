@@ -125,6 +125,13 @@ def test_what_is_written_reads_back_the_same(seed):
     assert [json.loads(line) for line in write_timed_trace(trace, RING)] == lines
 
 
+def test_devices_of_a_graph_without_links_are_written():
+    alone = Topology.from_links(3, np.zeros((0, 3)))
+    lines = [{"kind": "trace", "devices": 3}, json.loads(device(0, 2, online=False))]
+    trace = parse_trace(map(json.dumps, lines), alone, "trace")
+    assert [json.loads(line) for line in write_timed_trace(trace, alone)] == lines
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_a_round_has_the_values_of_the_last_lines_before_it(seed):
     """Against a search through all lines; rounds are asked for in any order, as the clocks of a run do."""
