@@ -24,6 +24,8 @@ def faults(
 ) -> int:
     """Write the faults of SPEC, such as loss=0.1,dropout=0.02, as a trace: one JSON object per line.
 
+    p2pkm faults phones:days=7 generates a week of phones that come and go, as a trace in seconds.
+
     p2pkm faults TRACE.jsonl --graph ... validates a trace and writes the events that apply to the graph.
     """
     from p2pkm.experiments.graphs.write_fault_trace import TraceRequest, write_fault_trace

@@ -443,8 +443,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("gtv", "disagreement", "total variation between neighbors (0 = consensus)", "squared distance",
            better="lower", title="GTV", tables=_CLOSING | ShownIn.STUDY | ShownIn.PATH, **_QUALITY),
     Metric("consensus_distance", "distance to consensus",
-           "root mean square distance of centroids to the nearest ones of the best device", better="lower",
-           tables=_NONE),
+           "root mean square distance of each centroid to the nearest one of the best device; unlike xi_2 it ignores "
+           "repeated and absent centroids", better="lower", tables=_NONE),
     Metric("central_deviation", "deviation from central",
            "xi_1: mean squared distance of centroids to those of central k-means, matched one to one",
            "squared distance", per_device=True, needs=_CENTRAL, better="lower", title="xi_1", tables=_MEANS,

@@ -1,9 +1,10 @@
-"""Command ``faults``: sample a fault trace before a run and write it."""
+"""Command ``faults``: sample a fault trace before a run, or generate one, and write it."""
 
 from typing import NamedTuple
 
 from p2pkm.channel.fault_model import build_fault_model, record_faults
 from p2pkm.channel.fault_trace import KIND, WORDS, FaultTrace, write_trace
+from p2pkm.channel.phones import Phones
 from p2pkm.channel.sampled_faults import Faults
 from p2pkm.channel.timed_faults import TimedFaults
 from p2pkm.channel.timed_trace import NAMES, TimedTrace, write_timed_trace
@@ -15,6 +16,7 @@ from p2pkm.experiments.console import print_file_summary
 from p2pkm.network.graph import Topology
 
 _DEVICES = 16  # default number of devices
+_WORLDS = {"phones": Phones}
 
 
 class TraceRequest(NamedTuple):
@@ -23,7 +25,7 @@ class TraceRequest(NamedTuple):
     Attributes
     ----------
     faults : str
-        Fault model.
+        Fault model, or a generator such as ``"phones:days=7"``.
     graph : str
         Spec.
     devices : int or None
@@ -67,12 +69,7 @@ def write_fault_trace(request: TraceRequest, out: str | None) -> tuple[list[str]
         spec = complete(parse(request.graph, kinds, "graph"), kinds, request.seed)
         topology = build_topology(spec, request.devices, _DEVICES)
         print_file_summary(topology.file_summary)
-    model = build_fault_model(Faults.of(request.faults), topology, request.seed)
-    if isinstance(model, TimedFaults):
-        lines, summary = list(write_timed_trace(model.trace, topology)), _count_values(model.trace)
-    else:
-        trace = record_faults(model, topology, request.rounds, request.turns)
-        lines, summary = list(write_trace(trace, topology.clients)), _count(trace, request.rounds)
+    lines, summary = _make_trace(request, topology)
     if out is None:
         return lines, summary
     try:
@@ -83,6 +80,19 @@ def write_fault_trace(request: TraceRequest, out: str | None) -> tuple[list[str]
             f"the fault trace {out} cannot be written: {error.strerror or error}. Use another file"
         ) from None
     return [], f"{summary}, in {out}"
+
+
+def _make_trace(request: TraceRequest, topology: Topology) -> tuple[list[str], str]:
+    """Make the lines of the trace, and their summary."""
+    if request.faults.partition(":")[0].strip() in _WORLDS:
+        world = Phones(**parse(request.faults, _WORLDS, "world").options)
+        lines = list(world.write(topology, request.seed))
+        return lines, f"{world.days:g} days of {topology.clients:,} phones: {len(lines) - 1:,} lines"
+    model = build_fault_model(Faults.of(request.faults), topology, request.seed)
+    if isinstance(model, TimedFaults):
+        return list(write_timed_trace(model.trace, topology)), _count_values(model.trace)
+    trace = record_faults(model, topology, request.rounds, request.turns)
+    return list(write_trace(trace, topology.clients)), _count(trace, request.rounds)
 
 
 def _count(trace: FaultTrace, rounds: int) -> str:
