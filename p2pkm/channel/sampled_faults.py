@@ -99,6 +99,11 @@ class Faults:
         ExperimentError
             If the text cannot be read, or a number is out of range.
         """
+        if isinstance(value, str) and value.partition(":")[0].strip() == "phones":
+            raise ExperimentError(
+                f"faults is {value!r}, which generates a trace; expected the file of one. Write it with "
+                f"p2pkm faults {value} --out phones.jsonl, then use faults='phones.jsonl'"
+            )
         if isinstance(value, str) and not value.startswith(("file:", "drawn")) and not value.endswith(".jsonl"):
             value = f"drawn:{value}"
         return read_drawn(cls, value, "faults", "trace")

@@ -104,3 +104,8 @@ def test_a_run_follows_the_clock_of_the_world(tmp_path, monkeypatch):
     summary = json.loads(done.out)
     # A round per hour: the last of twelve begins after eleven hours.
     assert done.code == 0 and summary["virtual_seconds"] > 11 * 3600 and 0.2 < summary["unavailable_fraction"] < 0.8
+
+
+def test_a_world_in_the_place_of_its_trace_names_the_command_that_writes_it():
+    done = here("--faults", "phones:days=1", "--link-model", "edge", "--out", "none")
+    assert done.code == 2 and "p2pkm faults phones:days=1 --out phones.jsonl" in done.err
