@@ -163,7 +163,12 @@ def _open_locked(folder: Path) -> int:
     for _ in range(_ATTEMPTS):
         # Another process may remove the empty folder in between, as `Lock.release` does.
         with suppress(FileNotFoundError):
-            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except FileExistsError:
+                # It was removed after mkdir had found it, and before mkdir asked whether it is a folder.
+                if folder.exists() and not folder.is_dir():
+                    raise
             was_created = True
             file = _try(folder / NAME)
             if file is not None:
