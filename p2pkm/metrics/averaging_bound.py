@@ -6,6 +6,7 @@ D the loads of the devices. Let ``y_i = z_i - d_i sum z / sum d`` be the disagre
 of each component (docs/explain/proofs.md). The method is measured, not its matrix: by the tables that devices hold.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,7 +90,9 @@ class AveragingBound:
         """
         if t % self._every or turn not in (0, self._step.turns - 1):
             return
-        tables = self._network.gather_by_device(state.averages.reshape(len(state.averages), -1))
+        # Not -1, which NumPy cannot resolve on a rank without devices.
+        width = math.prod(state.averages.shape[1:])
+        tables = self._network.gather_by_device(state.averages.reshape(len(state.averages), width))
         if tables is None or not self._is_root:
             return
         if turn == 0:
