@@ -1,18 +1,20 @@
 """Generator of traces in seconds: phones that are online mostly at night, of different speeds, on links with bursts."""
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
+from p2pkm.channel.timed_trace import ACCESS, LATENCY, LOSS, ONLINE, SPEED, TimedTrace
 from p2pkm.core.batch import Floats
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.json_lines import MOST
 from p2pkm.core.validation import check_integer, check_positive
 from p2pkm.network.graph import Topology
 
+# Second, device or, after the devices, directed edge of the topology, number of the value in `NAMES`, and the value.
+_Row = tuple[float, int, int, float]
 _HOUR, _DAY = 3600.0, 86400.0
 # Phones come and go in steps of ten minutes.
 _STEP = 600.0
@@ -89,8 +91,8 @@ class Phones:
         least = self.online / self.rhythm
         return least + (self.online - least) * (0.5 + 0.5 * math.cos(2.0 * math.pi * (seconds - _PEAK) / _DAY))
 
-    def write(self, topology: Topology, seed: int) -> Iterator[str]:
-        """Yield the lines of the trace for the devices and links of a graph.
+    def draw(self, topology: Topology, seed: int) -> TimedTrace:
+        """Draw the trace for the devices and links of a graph.
 
         Raises
         ------
@@ -99,31 +101,36 @@ class Phones:
         """
         n = topology.clients
         bursts = 2.0 * self.loss * self.days * _DAY / self.loss_length * len(topology.indices)
-        expected = 2.0 * n + n * self.days * 24.0 / self.session + bursts
+        expected = 3.0 * n + 2.0 * n * self.days * 24.0 / self.session + bursts
         if expected > MOST:
             raise ExperimentError(
                 f"the trace would have about {expected:,.0f} events; expected at most {MOST:,}. Use fewer days, or a "
                 "larger loss_length"
             )
         rng = np.random.default_rng(seed)
-        # Second, then what the line says.
-        lines = [*self._draw_devices(rng, n), *self._draw_bursts(rng, topology)]
-        lines.sort(key=lambda line: line[0])
-        yield json.dumps({"kind": "trace", "devices": n} | ({"every": self.every} if self.every else {}))
-        for seconds, kind, rest in lines:
-            yield json.dumps({"kind": kind, "seconds": seconds} | rest)
+        rows = [
+            *self._draw_speeds(rng, n),
+            *self._draw_sessions(rng, n),
+            *self._draw_bursts(rng, n, len(topology.indices)),
+        ]
+        # By second, then by device or link, so that values of one line stand together.
+        table = np.array(sorted(rows), np.float64).reshape(-1, 4)
+        places, names = table[:, 1:3].astype(np.int64).T
+        places[names >= LATENCY] -= n
+        return TimedTrace(table[:, 0], names, places, table[:, 3], self.every)
 
-    def _draw_devices(self, rng: np.random.Generator, n: int) -> Iterator[tuple[float, str, dict[str, object]]]:
-        """Draw speeds, and when phones come and go: at every time a phone is online with exactly `find_share`."""
+    def _draw_speeds(self, rng: np.random.Generator, n: int) -> Iterator[_Row]:
+        """Draw the speed and the access line of each phone."""
+        for name, median, spread in ((SPEED, self.speed, self.speed_spread),
+                                     (ACCESS, self.access, self.access_spread)):  # fmt: skip
+            values = median * np.exp(math.log(spread) * rng.standard_normal(n))
+            yield from ((0.0, i, name, float(f"{value:.4g}")) for i, value in enumerate(values))
+
+    def _draw_sessions(self, rng: np.random.Generator, n: int) -> Iterator[_Row]:
+        """Draw when phones come and go: at every time a phone is online with exactly the probability `find_share`."""
         zones = rng.integers(self.zones, size=n)
-        speeds, accesses = (
-            median * np.exp(math.log(spread) * rng.standard_normal(n))
-            for median, spread in ((self.speed, self.speed_spread), (self.access, self.access_spread))
-        )
         is_online = rng.random(n) < self._find_shares(0.0)[zones]
-        for i in range(n):
-            speed, access = float(f"{speeds[i]:.4g}"), float(f"{accesses[i]:.4g}")
-            yield 0.0, "device", {"device": i, "online": bool(is_online[i]), "speed": speed, "access": access}
+        yield from ((0.0, i, ONLINE, float(value)) for i, value in enumerate(is_online))
         for step in range(math.ceil(self.days * _DAY / _STEP) - 1):
             before, after = (self._find_shares(_STEP * number) for number in (step, step + 1))
             # Where the share falls faster than sessions end, sessions end earlier.
@@ -131,25 +138,22 @@ class Phones:
             join = (after - before * (1.0 - leave)) / np.maximum(1.0 - before, 1e-12)
             changes = rng.random(n) < np.where(is_online, leave[zones], join[zones])
             is_online ^= changes
-            for i in np.flatnonzero(changes).tolist():
-                yield _STEP * (step + 1), "device", {"device": i, "online": bool(is_online[i])}
+            yield from ((_STEP * (step + 1), i, ONLINE, float(is_online[i])) for i in np.flatnonzero(changes).tolist())
 
     def _find_shares(self, seconds: float) -> Floats:
         """Return `find_share` in each time zone, float64[zones]; in the next one it is an hour earlier."""
         return np.array([self.find_share(seconds - _HOUR * zone) for zone in range(self.zones)])
 
-    def _draw_bursts(
-        self, rng: np.random.Generator, topology: Topology
-    ) -> Iterator[tuple[float, str, dict[str, object]]]:
+    def _draw_bursts(self, rng: np.random.Generator, n: int, edges: int) -> Iterator[_Row]:
         """Draw the bursts of losses of each link and direction."""
         if not self.loss:
             return
         lengths = {True: self.loss_length, False: self.loss_length * (1.0 - self.loss) / self.loss}
         end = self.days * _DAY
-        for source, target in zip(topology.sources.tolist(), topology.indices.tolist(), strict=True):
+        for edge in range(edges):
             is_lossy, seconds = bool(rng.random() < self.loss), 0.0
             while seconds < end:
                 if is_lossy or seconds:
-                    yield seconds, "link", {"src": source, "dst": target, "loss": float(is_lossy)}
+                    yield seconds, n + edge, LOSS, float(is_lossy)
                 seconds += float(rng.exponential(lengths[is_lossy]))
                 is_lossy = not is_lossy

@@ -85,12 +85,10 @@ def write_fault_trace(request: TraceRequest, out: str | None) -> tuple[list[str]
 def _make_trace(request: TraceRequest, topology: Topology) -> tuple[list[str], str]:
     """Make the lines of the trace, and their summary."""
     if request.faults.partition(":")[0].strip() in _WORLDS:
-        world = Phones(**parse(request.faults, _WORLDS, "world").options)
-        lines = list(world.write(topology, request.seed))
-        return lines, f"{world.days:g} days of {topology.clients:,} phones: {len(lines) - 1:,} lines"
+        return _list(Phones(**parse(request.faults, _WORLDS, "world").options).draw(topology, request.seed), topology)
     model = build_fault_model(Faults.of(request.faults), topology, request.seed)
     if isinstance(model, TimedFaults):
-        return list(write_timed_trace(model.trace, topology)), _count_values(model.trace)
+        return _list(model.trace, topology)
     trace = record_faults(model, topology, request.rounds, request.turns)
     return list(write_trace(trace, topology.clients)), _count(trace, request.rounds)
 
@@ -102,8 +100,9 @@ def _count(trace: FaultTrace, rounds: int) -> str:
     return f"rounds 0 to {rounds}: {listed}"
 
 
-def _count_values(trace: TimedTrace) -> str:
-    """Summarize the number of values of each kind."""
+def _list(trace: TimedTrace, topology: Topology) -> tuple[list[str], str]:
+    """List the lines of a trace in seconds, and the number of values of each kind."""
     counts = [(name, int((trace.names == number).sum())) for number, name in enumerate(NAMES)]
     listed = ", ".join(f"{name} {count:,} times" for name, count in counts if count) or "no values"
-    return f"0 to {trace.seconds[-1] if len(trace.seconds) else 0:g} s: {listed}"
+    end = trace.seconds[-1] if len(trace.seconds) else 0.0
+    return list(write_timed_trace(trace, topology)), f"0 to {end:g} s: {listed}"
