@@ -165,7 +165,7 @@ def record_faults(faults: FaultModel | None, topology: Topology, rounds: int, tu
 
 
 def refuse_seconds(faults: FaultModel | None, where: str) -> None:
-    """Refuse a trace in seconds where no run computes the seconds at which rounds begin.
+    """Reject a trace in seconds where there is no run, whose clock tells when a round begins.
 
     Raises
     ------

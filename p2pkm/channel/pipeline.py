@@ -169,7 +169,7 @@ class Channel:
 
     @property
     def absent(self) -> Mask | None:
-        """Devices of the system that are unavailable in the current round, bool[N]; None: there are no faults."""
+        """Devices that are unavailable in the current round, bool[N]; None without faults."""
         return next((part.absent for part in self.transforms if part.absent is not None), None)
 
     @property

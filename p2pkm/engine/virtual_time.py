@@ -208,7 +208,7 @@ class Clock:
             clock._count_from(clock._start + own, own)
 
     def _count_from(self, start: float, elapsed: float) -> None:
-        """Let times count from `start`, which is `elapsed` after the time from which they counted before."""
+        """Move the origin of all times to `start`, which is `elapsed` seconds after the former origin."""
         self._start = start
         self._late = self._late - elapsed
         self.ready[:] = self.received[:] = 0.0

@@ -78,7 +78,7 @@ def verify(path: Path, ranks: int | None, output: OutputOptions, *, files_only: 
     with repeated_from(path):
         run = assemble(replace(experiment, plot=False, out="none"), world)
     after = execute(run, world, None, output._replace(quiet=True))
-    # A broken bound repeats with the same bits, so it is no difference.
+    # The repetition breaks the bound in the same way, so comparing the two runs does not find it.
     difference, broken = compare(before, after), describe_broken_bound(after.summary)
     verdict = {
         "same": not difference,

@@ -42,13 +42,13 @@ class ValueChecker:
 
     def initial_state(self, call: Callable[..., Any], devices: Devices, start: Any) -> Any:
         """Check the first centroids."""
-        state = self._call(call, devices, start)
+        state = _call_unobserved(self, call, devices, start)
         self._check("initial_state", state.centroids)
         return state
 
     def message(self, call: Callable[..., Any], state: Any, devices: Devices) -> Any:
         """Check the centroids that are sent."""
-        messages = self._call(call, state, devices)
+        messages = _call_unobserved(self, call, state, devices)
         if self._sends_centroids:
             first, last = messages.header, messages.header + devices.d
             if isinstance(messages, SparseMessages):
@@ -60,28 +60,21 @@ class ValueChecker:
 
     def update(self, call: Callable[..., Any], state: Any, inbox: Any, devices: Devices) -> Any:
         """Check the new centroids."""
-        after = self._call(call, state, inbox, devices)
+        after = _call_unobserved(self, call, state, inbox, devices)
         self._check("update", after.centroids)
         return after
 
     def report(self, call: Callable[..., Any], clients: Devices, model: Floats) -> Any:
         """Check the local centroids of clients."""
-        report = self._call(call, clients, model)
+        report = _call_unobserved(self, call, clients, model)
         self._check("report", report.local)
         return report
 
     def aggregate(self, call: Callable[..., Any], hub: Devices, tables: list[Floats], model: Floats) -> Any:
         """Check the centroids of the server."""
-        centroids = self._call(call, hub, tables, model)
+        centroids = _call_unobserved(self, call, hub, tables, model)
         self._check("aggregate", centroids[None])
         return centroids
-
-    def _call(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        self.busy = True
-        try:
-            return call(*arguments)
-        finally:
-            self.busy = False
 
     def _check(self, function: str, centroids: Floats) -> None:
         """Note the first centroid, float64[n, r, d], that is neither absent nor in the box."""
@@ -115,11 +108,11 @@ class HeaderChecker:
         """Start with the knowledge of each device about itself."""
         # Stages before the method may have told more than the method itself: they are not observed.
         self._known = np.eye(len(devices), dtype=np.bool_)
-        return self._call(call, devices, start)
+        return _call_unobserved(self, call, devices, start)
 
     def message(self, call: Callable[..., Any], state: Any, devices: Devices) -> Any:
         """Check the header of each row that is sent."""
-        messages = self._call(call, state, devices)
+        messages = _call_unobserved(self, call, state, devices)
         if not messages.header:
             return messages
         if isinstance(messages, SparseMessages):
@@ -138,17 +131,10 @@ class HeaderChecker:
         known = self._known.copy()
         np.logical_or.at(known, devices.sources[edges], self._known[devices.indices[edges]])
         self._known = known
-        return self._call(call, state, inbox, devices)
-
-    def _call(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        self.busy = True
-        try:
-            return call(*arguments)
-        finally:
-            self.busy = False
+        return _call_unobserved(self, call, state, inbox, devices)
 
     def _check(self, senders: Integers, headers: Floats, devices: Devices) -> None:
-        """Note the first number in a header, float64[m, h], that is no id of a device known to the sender."""
+        """Note the first entry of headers, float64[m, h], that is not the id of a device its sender has heard of."""
         n = len(devices)
         is_id = (headers >= 0) & (headers < n) & (headers == np.floor(headers))
         is_known = is_id & self._known[senders[:, None], np.where(is_id, headers, 0).astype(np.int64)]
@@ -186,3 +172,12 @@ class PointChanger:
 
     def _change(self, devices: Devices) -> Devices:
         return replace(devices, stored=devices.stored + 1.0) if devices.round > self.last_round else devices
+
+
+def _call_unobserved(observer: ValueChecker | HeaderChecker, call: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of the method; the observer does not see the calls that the method makes within it."""
+    observer.busy = True
+    try:
+        return call(*arguments)
+    finally:
+        observer.busy = False
