@@ -155,6 +155,26 @@ def test_runs_that_are_started_at_the_same_moment(tmp_path, count):
     assert check_files(Path("new/run")) == []
 
 
+def test_a_folder_that_is_removed_while_mkdir_looks_at_it_is_made_again(tmp_path, monkeypatch):
+    mkdir, looks = Path.mkdir, iter([True])
+
+    def look(path, *args, **options):
+        # pathlib asks the system a second time whether what exists is a folder; meanwhile another process removed it.
+        if path.name == "run" and next(looks, False):
+            raise FileExistsError(17, "File exists", str(path))
+        mkdir(path, *args, **options)
+
+    monkeypatch.setattr(Path, "mkdir", look)
+    with Lock(tmp_path / "run") as lock:
+        assert lock.is_held
+
+
+def test_a_file_in_the_place_of_the_folder_is_an_error(tmp_path):
+    (tmp_path / "run").write_text("")
+    with pytest.raises(FileExistsError):
+        Lock(tmp_path / "run")
+
+
 @pytest.mark.slow
 def test_many_processes_and_one_lock(tmp_path):
     program = Path(__file__).parents[1] / "support" / "programs" / "lock.py"
