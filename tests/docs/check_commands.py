@@ -69,6 +69,12 @@ def _problem_of_part(words: list[str]) -> str:
         return "no command"
     if words[0] == "sed":
         return ""
+    if words[0] == "mpirun":
+        if words[1:2] != ["-n"] or len(words) < 4 or not words[2].isdigit():
+            return "mpirun without -n and a number of ranks"
+        return _problem_of_part(words[3:])
+    if words[:3] == ["python", "-m", "p2pkm"]:
+        words = words[2:]
     if words[0] == "p2pkm":
         wrong = [word for word in words if _PLACEHOLDER.search(word)]
         if wrong:
