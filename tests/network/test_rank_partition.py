@@ -292,6 +292,6 @@ def test_the_command_line_says_how_devices_are_placed(tmp_path):
         assert summary[name] == alone[name]
     quiet = there(*ranks(2), "-m", "p2pkm", *words, "--rank-partition", "blocks", "-q", cwd=tmp_path)
     assert quiet.code == 0 and "rank partition" not in quiet.err and "pay off" not in quiet.err
-    large = there(*ranks(2), "-m", "p2pkm", "--graph", "ring", "--devices", 16, "--data", "grid16:points=6300", "-k", 16,
-                  "--rounds", 1, "--no-baselines", "--out", "none", cwd=tmp_path)  # fmt: skip
+    many = ("--graph", "ring", "--devices", 16, "--data", "grid16:points=6300", "-k", 16, "--rounds", 1)
+    large = there(*ranks(2), "-m", "p2pkm", *many, "--no-baselines", "--out", "none", cwd=tmp_path)
     assert "rank partition" in large.err and "pay off" not in large.err
