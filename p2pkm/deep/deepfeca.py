@@ -29,9 +29,9 @@ class DeepFeCA(DeepMethod):
     k : int
         Number of clusters, and of prototypes.
     server : str or server method, default="feca"
-        Method that clusters the features: feca, mavg, ffcm1, ffcm2, kfed, fkmeanscb, mufc, fkm, central (all features
-        are sent: an upper bound) or none (every client clusters alone: a lower bound). One round of it per clustering;
-        fkm continues from the last C, all others restart. In scripts also an object, ``KFED(10, local_k=20)``.
+        Method that clusters the features: feca, mavg, ffcm1, ffcm2, kfed, fkmeanscb, mufc, fkm, central (an upper
+        bound) or none (every client clusters alone: a lower bound). In scripts also an object,
+        ``KFED(10, local_k=20)``.
     network : str or pair of functions, default="conv"
         In scripts also ``(init(key, shape), apply(params, images))``, see `p2pkm.deep.networks`.
 

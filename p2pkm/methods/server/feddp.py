@@ -123,8 +123,7 @@ class FedDPKMeans(MethodBase):
         Points per cluster that the server holds: a random sample of the points of the clients, which the guarantee does
         not protect. 0: none.
     noise_seed : int, optional
-        Seed of the noise instead of the secret of the operating system, for tests and studies of accuracy. With it the
-        guarantee is void.
+        Seed of the noise, for tests and studies of accuracy. With it the guarantee is void.
 
     Raises
     ------
@@ -164,8 +163,7 @@ class FedDPKMeans(MethodBase):
 
     **Differences from the paper.** The noise on second moments is scaled to R^2, their sensitivity, instead of R
     (docs/explain/errata.md). Counts have normal instead of Laplace noise. The split of the budget, the threshold of two
-    standard deviations, and candidates without points at the server are choices of p2pkm. Privacy of whole clients is
-    not implemented.
+    standard deviations, and candidates without points at the server are choices of p2pkm.
 
     **Faults.** Rejected, as in `Private`.
 
