@@ -98,11 +98,10 @@ class DeepFeCA(DeepMethod):
     **Convergence.** Not guaranteed. Results are bit-identical for any number of ranks on one machine.
 
     **Privacy.** No guarantee. The server receives the report of the server method, and the parameters of every client
-    after its training; from their change images can be reconstructed (gradient inversion). All clients receive theta
-    and C.
+    after its training, from which images can be reconstructed (gradient inversion).
 
-    **Result.** Centroids, costs, ratios and scores refer to the features, and are compared with central k-means on the
-    last features. `Result.learned` contains parameters, features and the labels of every round.
+    **Result.** Centroids, costs and scores refer to the features. `Result.learned` contains parameters, features and
+    the labels of every round.
 
     References
     ----------

@@ -225,7 +225,7 @@ class GTVMin(MethodBase):
 
     **Messages.** k centroids to each neighbor, whenever the device is active.
 
-    **Link weights.** They multiply alpha_ij, also those that ``coupling="links"`` estimates.
+    **Link weights.** They multiply alpha_ij.
 
     **Convergence.** F never increases with "colored" and "async" for 0 < theta < 2 and any number of passes, with or
     without swaps. With "jacobi" it never increases for one pass and theta <= 1, or for any number of passes with

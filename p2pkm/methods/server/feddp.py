@@ -100,8 +100,7 @@ class FedDPState(NamedTuple):
 class FedDPKMeans(MethodBase):
     r"""Differentially private k-means with a trusted server, and optionally points at the server (FedDP-KMeans).
 
-    Clients send sums to a trusted server, which adds noise. Points that the server holds, or random places, weighted by
-    noisy counts, give the initial centroids.
+    Clients send sums to a trusted server, which adds noise.
 
     Parameters
     ----------
