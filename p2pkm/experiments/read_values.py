@@ -79,7 +79,8 @@ def _recognize(value: Any) -> str:
         return kinds[0] if len(kinds) == 1 else ""
     if isinstance(value, MethodBase):
         return "method"
-    if isinstance(value, Topology) or hasattr(value, "adjacency"):  # of networkx
+    # By its module: runs without graphs of networkx do not import it.
+    if isinstance(value, Topology) or type(value).__module__.startswith("networkx."):
         return "graph"
     is_table = isinstance(value, np.ndarray) and value.ndim == 2 and value.shape[0] != value.shape[1]
     return "points" if is_table or isinstance(value, Shards | tuple) else ""
