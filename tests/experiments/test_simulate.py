@@ -262,7 +262,7 @@ def test_an_exchange_of_method_graph_and_points_is_named(arguments, words):
 @each(
     "arguments",
     [
-        ("gtvmin", "communities", "communities"),  # a graph and a generator
+        (p2pkm.FKM, None, "communities"),  # the name of a graph, too
         (
             "gtvmin",
             np.ones((4, 4)) - np.eye(4),
