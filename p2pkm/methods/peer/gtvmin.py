@@ -151,9 +151,9 @@ class GTVMin(MethodBase):
         between them; with a link model, event-driven.
     relaxation : float or "auto", optional
         Relaxation factor theta; 0 < theta < 2, and theta <= 1 with "jacobi". 1 is the exact minimizer. "auto": the
-        optimal factor for the slowest mode at coupling c, ``2 / (1 + sqrt(1 - rho^2))`` with ``rho = 2c / (1 + 2c)``;
-        1.5 with `alpha`. Default: "auto" with coupling "auto", "bayes" or "links", otherwise 1.5 (1 with "jacobi" or
-        stale or changing links).
+        optimal factor at coupling c, ``2 / (1 + sqrt(1 - rho^2))`` with ``rho = 2c / (1 + 2c)``; 1.5 with `alpha`.
+        Default: "auto" where the coupling is chosen from the points, otherwise 1.5 (1 with "jacobi" or stale or
+        changing links).
     local_steps : int, default=1
         Passes per turn.
     star_term : bool, default=True
@@ -204,8 +204,8 @@ class GTVMin(MethodBase):
 
     Notes
     -----
-    **Objective.** Equation (7) of [1]_, with the local loss L_i (6) and the generalized total variation d (4), which
-    sums over both sides the squared distance of each centroid to the nearest one of the other side::
+    **Objective.** Equation (7) of [1]_, with the local loss L_i (6) and the generalized total variation d (4), the
+    squared distances of each centroid to the nearest one of the other side, summed over both sides::
 
         F(W) = sum_i L_i(W_i) + sum_{links ij} alpha_ij d(W_i, W_j)
 

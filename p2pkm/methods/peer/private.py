@@ -150,9 +150,9 @@ class Private(MethodBase):
     5. A Lloyd step in the subspace [2]_, [3]_, 10 %, and 1 to 8 in all dimensions, 25 %. There the part of a centroid
        outside of the subspace is shrunk according to its noise.
 
-    Without projection, the cells have 45.8 %, and two Lloyd steps 42.2 %. With d <= 3 the mean is left out, rings have
-    6.1 %, two sums of cells 60.3 %, and two steps 33.6 %. Each device adds to each number normal noise of standard
-    deviation ``D / (mu_i sqrt(h))``, with the sensitivity D, h = n - `curious` for "masks" and h = 1 otherwise.
+    Without step 3, cells and Lloyd steps share its budget, and with d <= 3 also that of the mean. Each device adds to
+    each number normal noise of standard deviation ``D / (mu_i sqrt(h))``, with the sensitivity D, h = n - `curious` for
+    "masks" and h = 1 otherwise.
 
     With ``relation="device"`` each device scales its table to at most `points` times D, and the noise with it.
 
