@@ -293,7 +293,8 @@ def format_time(summary: Summary) -> Row:
 def format_lost(summary: Summary) -> Row:
     """Format the number of lost messages and their cause."""
     causes = [f"--{name} {summary[name]}" for name in ("faults", "deadline") if summary[name] is not None]
-    return format_value(summary["messages_lost"]), f"in transit; {' and '.join(causes)}"
+    meaning = f"sent but never received, also to unavailable devices; {' and '.join(causes)}"
+    return format_value(summary["messages_lost"]), meaning
 
 
 def format_rejected(summary: Summary) -> Row:
