@@ -260,7 +260,7 @@ class Transform:
         return []
 
     def closing_notes(self) -> list[str]:
-        """Write notes for the user when the run has ended, on rank 0."""
+        """Write notes for the user when the run has ended; those of rank 0 are kept."""
         return []
 
     def begin(self, stage: Stage, *, closing: bool) -> "Transform | None":

@@ -36,7 +36,13 @@ def test_sums_along_a_tree_are_exact(options, seed):
         assert run(f"treelloyd{options}", parts, seed)["tree_error"] == 0
 
 
-def test_other_methods_have_no_tree(tmp_path):
+def test_sums_are_exact_while_points_arrive():
+    graph = nx.cycle_graph(7)
+    for kind in ("jump", "slow"):
+        assert run("treelloyd", graph, stream=f"drawn:kind={kind},share=0.3,at=2", rounds=12)["tree_error"] == 0
+
+
+def test_other_methods_have_no_tree():
     assert run("consensus", nx.cycle_graph(5))["tree_error"] is None
     # The devices build their tree anew, so its root may lack devices that have left.
     assert run("treelloyd", nx.cycle_graph(5), faults="dropout=0.05", rounds=5)["tree_error"] is None
