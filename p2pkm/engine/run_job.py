@@ -237,6 +237,9 @@ def _measure(outcome: Outcome, *, everywhere: bool) -> Result | None:
              **_time(outcome.began, outcome.compiled)}  # fmt: skip
     timing = _build_timing(outcome)
     clock, times = _compute_times(timing, devices, topology, network, monitor.trace)
+    # After the times: a resumed run may have no round in which a trace in seconds was asked.
+    assert monitor.cost_evaluator is not None
+    monitor.cost_evaluator.notes += context.channel.closing_notes()
     ages = None if context.events is None else context.events.edge_ages
     finished = FinishedRun(
         *_final_points(devices, rank.shards, context.point_feed, final.state),

@@ -81,6 +81,12 @@ def list_warnings(summary: Summary) -> list[str]:
 
 def describe_broken_bound(summary: Summary) -> str:
     """Describe a bound that the run has broken; empty if it has none, or kept it."""
+    if summary.get("tree_error"):
+        return (
+            "broken bound: sums at the root of the tree differ from those of all devices by up to "
+            f"{summary['tree_error']:,}, although they are integers; tables were lost or added twice. Please report "
+            "this run, or correct the method"
+        )
     if (summary.get("bound_slack") or 0.0) <= 1.0:
         return ""
     return (
@@ -353,6 +359,16 @@ def format_bound(summary: Summary) -> Row:
     if measured is None or bound is None or slack is None:
         return NO_ROW
     return f"{measured:.4g}", f"largest factor; bound {bound:.4g} by eigenvalues, slack {slack:.4g}"
+
+
+def format_tree(summary: Summary) -> Row:
+    """Format whether the root has the sums of all devices."""
+    error = summary.get("tree_error")
+    if error is None:
+        return NO_ROW
+    if error:
+        return f"{error:,}", "largest difference between the root and the sum over all devices; bound 0"
+    return "exact", "the root has the sum over all devices"
 
 
 def format_disclosed(summary: Summary) -> Row:

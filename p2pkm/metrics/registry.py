@@ -266,6 +266,7 @@ _FAULTS = "`--faults`"
 _STREAM = "`--stream`"
 _OBJECTIVE = "an objective (GTVMin, tree Lloyd)"
 _AVERAGING = "`consensus`, `pushsum` or `tracking` on a static graph, without faults"
+_TREE = "`treelloyd` without faults, or `fedlloyd`"
 _LINK_MODEL = "`--link-model`"
 _SILHOUETTE = "`--silhouette`"
 _GTVMIN = "GTVMin"
@@ -551,6 +552,10 @@ METRICS: tuple[Metric, ...] = (
            **_CHECKS | _OPTION),
     Metric("bound_slack", "slack of the bound", "measured factor divided by its bound; above 1 the bound is broken",
            needs=_AVERAGING, better="lower", over_runs=np.max, tables=_NONE),
+    Metric("tree_error", "sums along the tree",
+           "largest difference between an integer sum at the root and the sum over all devices, at the end of the run; "
+           "0: exact", needs=_TREE, better="lower", over_runs=np.max, tables=_CLOSING, row=rows.format_tree,
+           **_CHECKS | _OPTION),
     # faults, adversaries and disclosure
     Metric("faults", "faults", "fault model", needs=_FAULTS, tables=_NONE),
     Metric("stale_policy", "stale policy", "use of outdated neighbor tables", needs=_FAULTS, tables=_NONE),

@@ -356,6 +356,11 @@ class TreeLloydOnGraph(OnGraph):
         passes = work.sizes * (3 * self.k + 2) * work.d * count
         return passes * work.rows // np.maximum(degrees * (self.row_capacity * count + 1), 1) + work.rows * (work.d + 1)
 
+    def tree_sums(self, state: TreeLloydState, devices: Devices) -> tuple[Floats, Floats]:
+        """Return the sums and counts that each device has sent, and the totals of the roots."""
+        is_root = self.tree.parent[devices.ids] < 0
+        return state.sent_sums, np.where(is_root[:, None, None], state.sums, 0.0)
+
     def initial_state(self, devices: Devices, start: Any) -> TreeLloydState:
         """Start from the centroids of the last stage, with room for the rows of a search."""
         n, _, d = start.centroids.shape
