@@ -141,7 +141,7 @@ def cells(figure: Figure) -> tuple[str, ...]:
     if min(figure.spread) < 0.0:
         # A difference of two times that other work on the machine hides.
         return figure.what, "not measurable", target, figure.verdict, ""
-    return figure.what, f"{value} {figure.unit}", target, figure.verdict, figure.note
+    return figure.what, f"{value} {figure.unit}".rstrip(), target.rstrip(), figure.verdict, figure.note
 
 
 def draw(figures: list[Figure]) -> list[str]:
