@@ -148,8 +148,8 @@ class Tables(NamedTuple):
     starts: Integers
     rows: Integers
 
-    def take(self, indices: Integers) -> "Tables":
-        """Select tables, int64[...]; the array of rows is shared."""
+    def take(self, indices: Integers | slice) -> "Tables":
+        """Select tables, int64[...] or a range; the array of rows is shared."""
         return Tables(self.values, self.starts[indices], self.rows[indices])
 
     def flat(self) -> Floats:

@@ -327,7 +327,9 @@ class TreeSummaries(MethodBase):
             devices,
             evaluation_points(devices, self.k),
             rows.reshape(len(starts), self.candidates, self.k, devices.d),
-            lambda number: choose_sets(candidates, np.full(n, number), self.k),
+            lambda number, block: choose_sets(
+                candidates.take(block), np.full(block.stop - block.start, number), self.k
+            ),
         )
         tables = Tables(losses, np.arange(n), np.ones(n, np.int64))
         deepest = walk.routes.layer(walk.routes.depth)
