@@ -159,6 +159,12 @@ class Tables(NamedTuple):
             return np.concatenate([self.values[first : first + count] for first, count in ranges])
         return self.values[expand_ranges(self.starts, self.rows)]
 
+    def compact(self) -> "Tables":
+        """Copy the tables into an array of their own if most rows of the present one belong to other tables."""
+        if 2 * self.rows.sum() > len(self.values):
+            return self
+        return Tables(self.flat(), np.cumsum(self.rows) - self.rows, self.rows)
+
     def copy_to(self, values: Floats, starts: Integers) -> None:
         """Copy the rows of table i to ``values[starts[i]:]``, for all tables, in blocks."""
         if len(self.rows) <= _FEW_TABLES:
