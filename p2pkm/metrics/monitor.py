@@ -227,6 +227,8 @@ class Monitor:
         self._update_baselines(closing)
         self.objective_known = algorithm.objective is not None
         devices = self._devices
+        # Arrays of the last record: with millions of devices, not together with those of this one.
+        self.losses, self.heads = np.zeros(0), np.zeros(0, np.uint64)
         trim_if_large(len(devices))
         columns = self._gather_columns(self._measure_sums(state, algorithm))
         variation, penalties, factor = (add(column) for column in islice(columns, 3))
@@ -287,7 +289,11 @@ class Monitor:
         if self._devices.total > LARGE:
             for part in parts:
                 gathered = self.network.gather_by_device(part)
-                yield part[:0] if gathered is None else gathered
+                rows = np.empty((0, *part.shape[1:])) if gathered is None else gathered
+                del part, gathered
+                yield rows
+                # Freed before the next part is computed.
+                del rows
             return
         local = list(parts)
         rows = np.column_stack(local)
@@ -359,16 +365,19 @@ class Monitor:
         collective operation can gather all values.
         """
         devices, digests = self._devices, self._hash(centroids)
-        yield digests.view(np.float64)
+        # With very many devices, memory counts more than time, and this frame must not hold what was gathered.
+        view = [digests.view(np.float64)]
+        if digests.nbytes > _REMEMBERED:
+            digests = np.empty((0, _DIGEST), np.uint8)
+        yield view.pop()
         evaluator, measured = self.cost_evaluator, self._measured
         has_tests = evaluator is not None and evaluator.test_costs is not None
-        # Records at the end of a stage and at the start of the next one have the same centroids. With very many
-        # devices, memory counts more than time.
+        # Records at the end of a stage and at the start of the next one have the same centroids.
         if measured is None or measured[0] is not digests:
             rows = np.empty((len(devices), 3 if has_tests else 2))
             self._label(centroids, rows)
             measured = digests, rows
-        if digests.nbytes <= _REMEMBERED:
+        if digests.size:
             self._measured = measured
         losses, scores, *tests = measured[1].T
         yield losses

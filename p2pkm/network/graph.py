@@ -47,7 +47,7 @@ class Topology:
     weights : float64[e]
         Edge attribute `weight`; a factor of alpha.
     colors : int64[n]
-        Proper coloring, greedy in ascending id.
+        Proper coloring, greedy in ascending id. Above 100,000 devices in the smallest type.
     hops : int
         Upper bound on the diameter (of the largest component); exact up to 32 devices.
     hub : int
@@ -161,7 +161,11 @@ class Topology:
     @classmethod
     def _complete(cls, indptr: Integers, indices: Integers, weights: Floats) -> "Topology":
         """Create the topology with colors and diameter bound of the links."""
-        return cls(indptr, indices, weights, walk("color", indptr, indices), bound_diameter(indptr, indices))
+        colors = walk("color", indptr, indices)
+        if len(colors) > LARGE:
+            # Every rank keeps the colors of all devices.
+            colors = colors.astype(narrow(int(colors.max()) + 1))
+        return cls(indptr, indices, weights, colors, bound_diameter(indptr, indices))
 
     def call(self, names: "tuple[str, ...] | None") -> "Topology":
         """Name the devices, and reorder named nodes to the order of the points.
