@@ -25,6 +25,8 @@ from p2pkm.storage.study_mark import read_mark, read_names
 from p2pkm.storage.study_rows import OPTIONS, Row, StoredRows
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from p2pkm.analysis.explanation import Explanation
 
 # Value of the column "graph" for methods with a server.
@@ -227,7 +229,7 @@ class Study:
     def plot(
         self, kind: str = "seeds", *, figure: str | None = None, x: str | None = None, y: str | None = None,
         color: str | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> "Figure":  # fmt: skip
         """Draw a figure of all configurations and seeds, or of one column of `rows` against another one.
 
         Parameters

@@ -8,13 +8,27 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from p2pkm.channel.fault_trace import DELAY, KIND, LINK, LOSS, ROUND, ROUNDS, TURN, A, B, FaultTrace, read_trace
+from p2pkm.channel.fault_trace import (
+    DELAY,
+    KIND,
+    LINK,
+    LOSS,
+    ROUND,
+    ROUNDS,
+    TURN,
+    A,
+    B,
+    FaultTrace,
+    is_much,
+    read_trace,
+)
 from p2pkm.channel.sampled_faults import Faults, SampledFaults
 from p2pkm.channel.timed_faults import TimedFaults
 from p2pkm.channel.timed_trace import TimedTrace
 from p2pkm.core.batch import Integers
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.json_lines import MOST
+from p2pkm.core.units import count
 from p2pkm.network.graph import Topology
 
 
@@ -49,6 +63,9 @@ class FaultModel(Protocol):
 
     def message_delays(self, t: int, turn: int, source: Integers, target: Integers) -> Integers:
         """Return the delay of a message over each edge, int64[e], in rounds; -1 if it is lost."""
+
+    def describe_end(self, t: int) -> str:
+        """Describe the part of a trace after round t, the last one, or of the run after the trace; empty if small."""
 
 
 class TraceFaults:
@@ -88,6 +105,20 @@ class TraceFaults:
         np.maximum.at(message_delays, edge[~is_lost], events[is_local][~is_lost, ROUNDS])
         message_delays[edge[is_lost]] = -1
         return message_delays
+
+    def describe_end(self, t: int) -> str:
+        """Describe the events after round t, the last one, or the rounds after the last event; empty if few."""
+        events = self._trace.events
+        unread = int(np.count_nonzero(events[:, ROUND] > t))
+        end = int((events[:, ROUND] + np.maximum(events[:, ROUNDS], 1)).max()) - 1
+        if is_much(unread, len(events)):
+            return (
+                f"the run ended with round {t:,}, but the fault trace lasts until round {end:,}; its later part, "
+                f"{unread:,} of {count(len(events), 'event')}, was not reached"
+            )
+        if is_much(t - end, t):
+            return f"the fault trace ends with round {end:,}: nothing failed in the {count(t - end, 'round')} after it"
+        return ""
 
 
 def build_fault_model(faults: Faults | None, topology: Topology, seed: int) -> FaultModel | None:

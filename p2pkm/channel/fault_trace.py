@@ -27,6 +27,8 @@ KIND, ROUND, A, B, ROUNDS, TURN = range(6)
 LONGEST = 64
 # Largest number of a round.
 _END = 10**9
+# Share of a trace, or of a run, from which on it matters that the other one ended earlier.
+_MUCH = 0.1
 _DEVICE, _EDGE = ("device", "round"), ("src", "dst", "round")
 _KEYS = EventKeys(
     {"trace": (), "away": _DEVICE, "asleep": _DEVICE, "link": _EDGE, "loss": _EDGE, "delay": _EDGE,
@@ -187,3 +189,8 @@ def _fits(events: Integers, topology: Topology) -> Any:
     position = np.minimum(np.searchsorted(edge_keys, requested), len(edge_keys) - 1)
     fits[is_link] = edge_keys[position] == requested if len(edge_keys) else False
     return fits
+
+
+def is_much(part: float, whole: float) -> bool:
+    """Check whether a part of a trace, or of a run, is worth a note because the other one ended earlier."""
+    return part > _MUCH * whole

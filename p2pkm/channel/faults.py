@@ -45,6 +45,8 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
     round_clock : RoundClock, optional
         Clock that knows when a round begins and which messages miss its deadline, see
         `p2pkm.channel.transform.RunScope`.
+    only_deadline : bool
+        Nothing fails; messages can only miss the deadline.
 
     Attributes
     ----------
@@ -112,22 +114,21 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
     @classmethod
     def build(cls, settings: Settings, scope: RunScope) -> "FaultInjector":
         """Build the injector of this rank."""
-        clock = scope.round_clock
-        injector = cls(settings["faults"], settings["stale"], scope.topology, scope.network.placement, clock)
-        injector._has_faults = not settings["options"].empty
-        return injector
+        return cls(
+            settings["faults"], settings["stale"], scope.topology, scope.network.placement, scope.round_clock,
+            only_deadline=settings["options"].empty,
+        )  # fmt: skip
 
     def __init__(
         self, faults: FaultModel, stale: StalePolicy, topology: Topology, placement: LocalSubgraph,
-        round_clock: Any = None,
+        round_clock: Any = None, *, only_deadline: bool = False,
     ) -> None:  # fmt: skip
         n = topology.n
         self._round_clock = round_clock
         self._has_deadline = round_clock is not None and round_clock.deadline is not None
         self._timed: Any = faults if faults.in_seconds else None
-        self._replayed = {"faults": faults, "stale": stale}
-        # Whether more can happen than that messages miss the deadline.
-        self._has_faults = True
+        self._replayed: Settings = {"faults": faults, "stale": stale}
+        self._only_deadline = only_deadline
         # Messages to local devices that missed the deadline.
         self._late = 0
         self.exposes = faults.stages == "all"
@@ -179,7 +180,7 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
         notes = []
         if self._has_deadline:
             notes.append(f"the deadline limits the rounds of {method_stage.name}")
-        if not self._has_faults:
+        if self._only_deadline:
             return notes
         if unaffected and self.exposes:
             notes.append(f"faults do not affect {unaffected}: these stages require all messages, and receive them")
@@ -193,6 +194,12 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
             count = f"{self._ignored_events:,} events of the fault trace"
             notes.append(f"{count} are about links or a server that are not in the graph")
         return notes
+
+    def closing_notes(self) -> list[str]:
+        """Write a note if the trace lasts much longer than the run, or ends much earlier."""
+        faults: FaultModel = self._replayed["faults"]
+        note = faults.describe_end(self._availability.round)
+        return [note] if note else []
 
     def begin(self, stage: Stage, *, closing: bool) -> "FaultInjector | None":
         """Return the injector for the method's stage and the stages that faults apply to, None for others."""
@@ -221,8 +228,8 @@ class FaultInjector(PlacedOnGraph, ReshapesMethod, SavesItself, Transform):
         t = self._first + stage_round
         if t == self._availability.round:
             return
-        if self._timed is not None and stage_round:
-            self._timed.set_start(t, self._round_clock.find_start(self._first))
+        if self._timed is not None:
+            self._timed.move_to(self._round_clock.find_start(self._first) if stage_round else 0.0)
         self._availability.start_round(t)
         self.absent = self._availability.absent
         self.inactive = self._availability.inactive[self._ids]

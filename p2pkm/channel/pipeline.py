@@ -194,6 +194,10 @@ class Channel:
                 saved.attach(devices)
         return [note for transform in self.transforms for note in transform.notes(stages)]
 
+    def closing_notes(self) -> list[str]:
+        """Return the notes of all transforms at the end of the run."""
+        return [note for transform in self.transforms for note in transform.closing_notes()]
+
     def begin(self, stage: Stage, number: int = SCALING, *, closing: bool = False) -> "StageChannel":
         """Return the transforms that act in a stage; closing: whether it is the method's own stage."""
         active = [transform for transform in self.transforms if _begin(transform, stage, closing=closing)]

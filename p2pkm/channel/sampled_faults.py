@@ -172,6 +172,10 @@ class SampledFaults:
         """Return an empty dict: other ranks draw from the same options."""
         return {}
 
+    def describe_end(self, t: int) -> str:
+        """Return an empty text: faults are drawn for every round."""
+        return ""
+
     def begin(self, t: int) -> Integers:
         """Draw the faults of devices and links that begin in round t."""
         drawn, topology = self._options, self._topology

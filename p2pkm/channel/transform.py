@@ -259,6 +259,10 @@ class Transform:
         """Write notes for the user, printed before the stages run."""
         return []
 
+    def closing_notes(self) -> list[str]:
+        """Write notes for the user when the run has ended; those of rank 0 are kept."""
+        return []
+
     def begin(self, stage: Stage, *, closing: bool) -> "Transform | None":
         """Prepare a stage; return self, or None if the transform does not act in it.
 

@@ -16,6 +16,9 @@ merge joins folders of one suite.
 
 With --data FILE, one task on your own table takes the place of a suite; with --test-share methods are ranked by the
 test points of each device.
+
+--client-share, --deadline with --link-model, and --stale-policy add an entry with these options for each method that
+can run with them, such as fkm (client_share=0.25) beside fkm.
 """
 # Options of a run that select and read data of the user.
 _OF_DATA = (
@@ -23,6 +26,7 @@ _OF_DATA = (
     "columns", "drop", "encode", "missing", "scale", "na", "decimal", "thousands", "separator", "encoding", "sheet",
     "header", "dates", "rename", "skip_rows",
 )  # fmt: skip
+_OF_ENTRIES = ("client_share", "deadline", "link_model", "stale_policy")
 
 
 @click.group(
@@ -50,7 +54,7 @@ _OF_DATA = (
 @option("--dry-run", is_flag=True, help="Validation only; tasks and entries are listed.")
 @option("--update-reference", is_flag=True, help="Search the best known clusterings again, and write them into "
               "references.json of --out, without runs.")  # fmt: skip
-@only(*_OF_DATA)
+@only(*_OF_DATA, *_OF_ENTRIES)
 @with_retries
 @with_format
 @option("-q", "--quiet", is_flag=True, help="No progress on standard error.")
@@ -67,16 +71,17 @@ def bench(
     from p2pkm.analysis.paired_tests import check_margin
     from p2pkm.core.spec import split_specs
     from p2pkm.experiments.bench.entries import split_list
-    from p2pkm.experiments.bench.run_bench import BenchDesign, BenchOptions, update_references
+    from p2pkm.experiments.bench.run_bench import BenchDesign, BenchOptions, split_options, update_references
     from p2pkm.experiments.run import OutputOptions
     from p2pkm.experiments.studies.engine import Execution, conduct_command
     from p2pkm.experiments.studies.run_study import list_retries
 
     listed = tuple(split_list(",".join(algorithms))) if algorithms else ()
+    entry, of_data = split_options(data)
     options = BenchOptions(
         suite, listed, tuple(split_specs(tasks)) if tasks else (), seeds, _read_files(files), time_limit,
         check_margin(margin), form != "json" if plot is None else plot,
-        {name: value for name, value in data.items() if value is not None},
+        of_data, entry=entry,
     )  # fmt: skip
     manner = OutputOptions(console=Terminal(), json=form == "json", dry_run=dry_run, quiet=quiet)
     if update_reference:

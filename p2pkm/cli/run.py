@@ -141,8 +141,8 @@ def compare_command(**options: Any) -> int:
     "plan", cls=GroupedCommand, short_help="Estimate memory, plain bytes and seconds of a run.",
     epilog="Exit codes: 0 the run is possible, 2 wrong command line, 3 wrong data or graph, or too little memory.",
 )  # fmt: skip
-@without("seeds", "coupling_path", "out", "force", "dry_run", "quiet", "verbose", "plot", "require_converged", "faults",
-          "stale_policy", "deadline", "checkpoint_every")  # fmt: skip
+@without("seeds", "coupling_path", "out", "force", "dry_run", "quiet", "verbose", "plot", "require_converged",
+          "checkpoint_every")  # fmt: skip
 @option("--ranks", type=click.IntRange(1, 100_000), help="MPI ranks of the run.  [default: the current ones]")
 def plan_command(ranks: int | None, **options: Any) -> int:
     """Estimate memory, messages, plain bytes and seconds of a run, without running it.

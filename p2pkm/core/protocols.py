@@ -311,6 +311,13 @@ class MethodBase:
         """
         return None
 
+    def tree_sums(self, state: Any, devices: Devices) -> tuple[Floats, Floats] | None:
+        """Return integer sums that each device has sent along a tree, and those that its roots hold; None without.
+
+        Both float64[n, ...], the second 0 at other devices. A run then reports whether the roots lack any of them.
+        """
+        return None
+
     def flops(self, work: "Work") -> Integers | None:
         """Count the operations of a turn of every device, int64[n]; None: one pass over the local points."""
         return None

@@ -14,12 +14,14 @@ from p2pkm.core.spec import read_drawn, show_drawn
 from p2pkm.core.validation import check_choice, check_integer, check_positive
 from p2pkm.data.shards import Shards
 from p2pkm.data.stream_tape import DataTrace, Limits, read_data_trace
-from p2pkm.kernels.reference import uniforms
+from p2pkm.kernels.reference import ragged_uniforms, uniforms
 from p2pkm.kernels.streams import as_normal, shared_key
 
 KINDS = ("none", "slow", "jump", "birth", "turn")
 # Prefix of the names of a stream's arrays in messages to other ranks.
 _PREFIX = "stream_"
+# Draws of devices that are made together, so that their memory is small.
+_DRAWS = 1 << 18
 
 
 class PointStream(Protocol):
@@ -163,19 +165,21 @@ class DrawnStream:
         """Return the points of the local devices from round t on."""
         points = shards.points.copy()
         order = shards.rows.copy()
-        means = self.move_means(t)
-        for i, device in enumerate(ids.tolist()):
-            first = int(shards.offsets[i])
-            last = int(shards.offsets[i + 1])
-            if first == last:
-                continue
-            draws = uniforms(self.key, Stream.DRIFT, [(device << 32) + t], (last - first) * (2 + shards.d))
-            draws = draws.reshape(last - first, 2 + shards.d)
+        means, width = self.move_means(t), 2 + shards.d
+        counts = width * shards.sizes
+        # As many devices at a time as have few enough draws.
+        parts = (np.cumsum(counts) - counts) // _DRAWS
+        for members in np.split(np.arange(len(ids)), np.flatnonzero(np.diff(parts)) + 1):
+            draws = ragged_uniforms(
+                self.key, Stream.DRIFT, (ids[members] << 32) + t, counts[members]
+            ).reshape(-1, width)  # fmt: skip
             new = np.flatnonzero(draws[:, 0] < self.drawn.share)
-            classes = np.searchsorted(np.cumsum(self.rotate_shares(t, device))[:-1], draws[new, 1], side="right")
-            normal = as_normal(draws[new, 2:])
-            points[first + new] = means[classes] + self.deviations * normal
-            order[first + new] = -1
+            owners = np.repeat(ids[members], shards.sizes[members])[new]
+            limits = np.cumsum(self.rotate_shares(t, owners), axis=1)[:, :-1]
+            classes = np.count_nonzero(limits <= draws[new, 1:2], axis=1)
+            rows = shards.offsets[members[:1]] + new
+            points[rows] = means[classes] + self.deviations * as_normal(draws[new, 2:])
+            order[rows] = -1
         return replace(shards, points=points, order=order, labels=None)
 
     def move_means(self, t: int) -> Floats:
@@ -195,14 +199,14 @@ class DrawnStream:
                 moved[chosen[:2]] = low + draws[c:].reshape(2, d)[: min(2, c)] * (high - low)
         return moved
 
-    def rotate_shares(self, t: int, device: int) -> Floats:
-        """Return the class shares of a device in round t, float64[c], linearly interpolated between rotations."""
-        shares: Floats = self.shares[device]
+    def rotate_shares(self, t: int, devices: Integers) -> Floats:
+        """Return the class shares of devices in round t, float64[b, c], linearly interpolated between rotations."""
+        shares: Floats = self.shares[devices]
         if self.drawn.kind != "turn":
             return shares
         turned, rest = divmod(t, self.drawn.period)
         part = rest / self.drawn.period
-        return (1.0 - part) * np.roll(shares, turned) + part * np.roll(shares, turned + 1)
+        return (1.0 - part) * np.roll(shares, turned, axis=1) + part * np.roll(shares, turned + 1, axis=1)
 
     def _walk(self, t: int) -> Floats:
         """Return the displacement of the means in round t, float64[c, d]."""

@@ -29,9 +29,9 @@ class DeepFeCA(DeepMethod):
     k : int
         Number of clusters, and of prototypes.
     server : str or server method, default="feca"
-        Method that clusters the features: feca, mavg, ffcm1, ffcm2, kfed, fkmeanscb, mufc, fkm, central (all features
-        are sent: an upper bound) or none (every client clusters alone: a lower bound). One round of it per clustering;
-        fkm continues from the last C, all others restart. In scripts also an object, ``KFED(10, local_k=20)``.
+        Method that clusters the features: feca, mavg, ffcm1, ffcm2, kfed, fkmeanscb, mufc, fkm, central (an upper
+        bound) or none (every client clusters alone: a lower bound). In scripts also an object,
+        ``KFED(10, local_k=20)``.
     network : str or pair of functions, default="conv"
         In scripts also ``(init(key, shape), apply(params, images))``, see `p2pkm.deep.networks`.
 
@@ -98,11 +98,10 @@ class DeepFeCA(DeepMethod):
     **Convergence.** Not guaranteed. Results are bit-identical for any number of ranks on one machine.
 
     **Privacy.** No guarantee. The server receives the report of the server method, and the parameters of every client
-    after its training; from their change images can be reconstructed (gradient inversion). All clients receive theta
-    and C.
+    after its training, from which images can be reconstructed (gradient inversion).
 
-    **Result.** Centroids, costs, ratios and scores refer to the features, and are compared with central k-means on the
-    last features. `Result.learned` contains parameters, features and the labels of every round.
+    **Result.** Centroids, costs and scores refer to the features. `Result.learned` contains parameters, features and
+    the labels of every round.
 
     References
     ----------

@@ -53,8 +53,8 @@ class DeepGossip(DeepMethod):
                    theta <- s / v, which is sent down to all devices:  theta_i <- theta
         clusters:  reports of a one-shot method on the new z_n are sent up the tree, its aggregate C down
 
-    Reports are forwarded unchanged. A first clustering precedes round 1, so that labels and C at the end belong to the
-    last theta. All devices of a component have the parameters that `deepfeca` yields on a star, and the same C.
+    A first clustering precedes round 1, so that labels and C at the end belong to the last theta. All devices of a
+    component have the parameters that `deepfeca` yields on a star.
 
     With `gossips`, all links are used for the average; N_i are the neighbors of i::
 
@@ -74,8 +74,8 @@ class DeepGossip(DeepMethod):
     **Convergence.** Not guaranteed. As `gossips` grows, theta_i tends to the mean along the tree.
 
     **Privacy.** No guarantee. All devices of a component receive theta. A parent receives the sum of the trained
-    parameters below each child, with `gossips` every neighbor those of a device: from the change of a single device's
-    parameters images can be reconstructed (gradient inversion). Devices on the way to the root receive reports.
+    parameters below each child, with `gossips` every neighbor those of a device, from which images can be reconstructed
+    (gradient inversion). Devices on the way to the root receive reports.
 
     **Differences from the paper.** The combination of DeepFeCA [2]_ with decentralized averages is ours.
 

@@ -62,6 +62,8 @@ _OF_SOME_RANKS = ("outline", "options", "completed", "points", "start", "scores"
 SCALES = ("none", "standard", "minmax")
 # Keys of the arrays that rank 0 sends to the other ranks; _NET is a prefix for those of the link model.
 _NET = "net_"
+# Radius, in the example of an error, of a ball around two features from -20 to 20: 20 sqrt(2), rounded up.
+_RADIUS = 28.3
 _FEATURES, _IMAGE = "feature_names", "image_shape"
 # Features that the summary names before it abbreviates the list.
 _LISTED_FEATURES = 20
@@ -282,10 +284,17 @@ def _check_parameters(algorithm: Any) -> None:
     values = {
         f.name: value for f in fields(algorithm) if f.name != "k" and (value := getattr(algorithm, f.name)) != f.default
     }
-    example = ",".join(f"{name}={value}" for name, value in (values | dict.fromkeys(names.split(" and "), 1)).items())
+    missing = {name: _RADIUS if name == "radius" else 1 for name in names.split(" and ")}
+    example = ",".join(f"{name}={value}" for name, value in (values | missing).items())
+    # A radius computed from the points would reveal the farthest one, so the example is for a public range.
+    hint = (
+        f": {_RADIUS} is the radius for two features with public ranges from -20 to 20, see "
+        "docs/howto/private-clustering.md"
+        if "radius" in missing
+        else ", with values for your points"
+    )
     raise ExperimentError(
-        f"method {algorithm.name!r} requires {names}. Use --algorithm {algorithm.name}:{example}, with values for your "
-        "points"
+        f"method {algorithm.name!r} requires {names}. Use --algorithm {algorithm.name}:{example}{hint}"
     )
 
 

@@ -58,7 +58,7 @@ class ReplayedFaults:
     inactive : bool[N]
         Devices that neither compute nor send in the current round.
     timed : TimedFaults or None
-        Faults of a trace in seconds, which must be told when a round begins, before it is started.
+        Faults of a trace in seconds, which must be moved to the second at which a round begins, before it is started.
     """
 
     def __init__(self, settings: Settings, topology: Topology) -> None:

@@ -17,6 +17,7 @@ from p2pkm.channel.suppression import reach
 from p2pkm.channel.transform import RunScope
 from p2pkm.core.averaging_step import find_step
 from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.mpi_environment import local_size
 from p2pkm.core.states import optional
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch, choose_kernels, count_classes, describe_rank_partition, sizes_of
@@ -58,6 +59,11 @@ if TYPE_CHECKING:
     from p2pkm.engine.virtual_time import Timing
     from p2pkm.network.link_model import LinkParameters
     from topologies import TimeVaryingGraph
+
+
+# Points times clusters times features from which two ranks on two cores are as fast as one process with two threads,
+# see docs/results/speed.csv, ranks-or-threads.
+_WORTH_RANKS = 100_000 * 16 * 2
 
 
 @dataclass(frozen=True)
@@ -146,6 +152,11 @@ def play(rank: Rank, observers: Observers = Observers()) -> Outcome:
     monitor = Monitor(network, run.record_every, observers.on_record, run.topology)
     observers.begin()
     _tell_rank_partition(observers, partition)
+    if 1 < world.size == local_size() and work < _WORTH_RANKS:
+        observers.tell(
+            f"{world.size} ranks on one machine pay off from about 100,000 points with 16 clusters on; below, the same "
+            "command without mpirun takes less time and computes the same bits"
+        )
     # A checkpoint would contain the keys that are derived from the secret.
     sink = None if run.algorithm.traits.is_secret else observers.checkpoints
     checkpointer = Checkpointer(monitor, sink, rank.shards, kernels, rank.saved)
@@ -285,6 +296,9 @@ def _measure_final_state(outcome: Outcome, everywhere: bool) -> _Final:
              **_time(outcome.began, outcome.compiled)}  # fmt: skip
     timing = _build_timing(outcome)
     clock, times = _compute_times(timing, devices, topology, network, monitor.trace)
+    # After the times: a resumed run may have no round in which a trace in seconds was asked.
+    assert monitor.cost_evaluator is not None
+    monitor.cost_evaluator.notes += context.channel.closing_notes()
     ages = None if context.events is None else context.events.edge_ages
     devices, shards = _final_points(devices, rank.shards, context.point_feed, final.state)
     finished = FinishedRun(devices, shards, monitor, final.state, topology, run.algorithm.objective)

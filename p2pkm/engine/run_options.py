@@ -361,7 +361,8 @@ class RunOptions:
         "Convergence tolerance, relative to the spread of the data.  [default: 0.001]",
         section=_METHOD,
         details="gtvmin: maximum centroid change of a turn, in standard deviations of the data. Other methods "
-        "define it themselves; p2pkm algorithms NAME shows how.",
+        "define it themselves; p2pkm algorithms NAME shows how. With 0, a run still ends before --rounds if nothing "
+        "changes any more; --all-rounds prevents that.",
         group="method",
     )
     robust: str | None = option(

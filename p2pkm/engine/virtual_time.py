@@ -213,10 +213,11 @@ class Clock:
         self._late = self._late - elapsed
         self.ready[:] = self.received[:] = 0.0
 
-    def use(self, timed: TimedFaults, t: int) -> None:
-        """Use the speeds and the values of links that a trace in seconds has in round t."""
+    def use(self, timed: TimedFaults, second: float) -> None:
+        """Use the speeds and the values of links that a trace has at a second, at which a round begins."""
+        timed.move_to(second)
         for clock in (self, *self._followers):
-            clock._net = timed.set_values(clock._usual, t)
+            clock._net = timed.set_values(clock._usual)
 
     @property
     def elapsed(self) -> float:
@@ -308,7 +309,7 @@ def _advance_stages(
     faults = None if timing.faults is None else ReplayedFaults(timing.faults, topology)
     if faults is not None and faults.timed is not None:
         # Stages before the method have the values of second 0.
-        clock.use(faults.timed, 0)
+        clock.use(faults.timed, 0.0)
     for number, exchanges in groupby(network.ledger.exchanges, key=lambda exchange: exchange.stage):
         stage, stage_exchanges = timing.stages[number], list(exchanges)
         if timing.events is not None and stage is find_method_stage(timing.stages):
@@ -378,8 +379,7 @@ class StageTimer:
             idle = 0.0 if timed.every else start - (self._second + clock.elapsed)
             clock.start_round_after(start - self._second, self._begin + start, (timed.every, idle))
         self._second = start
-        timed.set_start(t, start)
-        clock.use(timed, t)
+        clock.use(timed, start)
 
     def advance(self, t: int, turn: int, sent: Integers, edges: Mask) -> Arrivals | None:
         """Advance the clocks by an exchange in this turn, from 0, of round t; return the messages that arrive.

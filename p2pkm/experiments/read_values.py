@@ -14,6 +14,7 @@ from p2pkm.core.spec import Spec, complete
 from p2pkm.core.validation import check_integer
 from p2pkm.data.identifiers import FILLING
 from p2pkm.data.shards import Shards
+from p2pkm.data.sources import SOURCES
 from p2pkm.data.synthetic_device_clusters import nest
 from p2pkm.data.table import Table
 from p2pkm.engine.run_options import RunOptions
@@ -30,6 +31,7 @@ from p2pkm.experiments.config import (
 from p2pkm.experiments.console import print_note
 from p2pkm.methods.declaration import check_declaration
 from p2pkm.methods.init.pipelines import graph_error, needs_hub
+from p2pkm.methods.registry import METHODS
 from p2pkm.network.graph import Topology
 
 _DEVICES, _CLUSTERS = 16, 8  # if neither arguments nor data determine them
@@ -48,6 +50,40 @@ class RequestedMethod(NamedTuple):
 
     build: Callable[[int], Any]
     k: int | None = None
+
+
+def check_order(algorithm: Any, graph: Any, points: Any) -> None:
+    """Check that method, graph and points were not exchanged for each other.
+
+    Raises
+    ------
+    ExperimentError
+        If one of them is certainly another one; the message shows the order.
+    """
+    kinds = [_recognize(value) for value in (algorithm, graph, points)]
+    known = [kind for kind in kinds if kind]
+    expected = ("method", "graph", "points")
+    if len({*known}) == len(known) and any(kind not in ("", one) for kind, one in zip(kinds, expected, strict=True)):
+        given = " and ".join(f"{kind} as argument {number}" for number, kind in enumerate(kinds, 1) if kind)
+        raise ExperimentError(
+            f"simulate received {given}; expected the order method, graph, points. A call that works: "
+            "p2pkm.simulate(p2pkm.GTVMin(3), 'ring', X, devices=16)"
+        )
+
+
+def _recognize(value: Any) -> str:
+    """Return whether an argument is a method, a graph or points; empty if it may be several of these, or neither."""
+    if isinstance(value, str):
+        names = {"method": METHODS, "graph": {*topologies.FAMILIES, *topologies.TIME_VARYING}, "points": SOURCES}
+        kinds = [kind for kind, known in names.items() if value.partition(":")[0] in known]
+        return kinds[0] if len(kinds) == 1 else ""
+    if isinstance(value, MethodBase):
+        return "method"
+    # By its module: runs without graphs of networkx do not import it.
+    if isinstance(value, Topology) or type(value).__module__.startswith("networkx."):
+        return "graph"
+    is_table = isinstance(value, np.ndarray) and value.ndim == 2 and value.shape[0] != value.shape[1]
+    return "points" if is_table or isinstance(value, Shards | tuple) else ""
 
 
 def read_method(algorithm: Any, clusters: Any) -> RequestedMethod:

@@ -34,7 +34,7 @@ from p2pkm.experiments.console import print_note
 from p2pkm.experiments.deal import take_part
 from p2pkm.experiments.object_content import wrap_function
 from p2pkm.experiments.progress_line import ProgressLine
-from p2pkm.experiments.read_values import count_clusters, read_graph, read_method, read_points
+from p2pkm.experiments.read_values import check_order, count_clusters, read_graph, read_method, read_points
 from p2pkm.experiments.warn_once import warn
 from p2pkm.kernels.compile_time import announce_compilation
 from p2pkm.methods.init.given import check_start
@@ -237,6 +237,7 @@ def simulate(
     >>> result.topology.names
     ('Bern', 'Oslo', 'Rome')
     """
+    check_order(algorithm, graph, shards)
     method = read_method(algorithm, clusters)
     graph = graph if isinstance(graph, str) else convert_foreign(graph)
     seed = check_integer(seed, 0, "seed")

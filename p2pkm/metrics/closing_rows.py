@@ -78,6 +78,12 @@ def list_warnings(summary: Summary) -> list[str]:
 
 def describe_broken_bound(summary: Summary) -> str:
     """Describe a bound that the run has broken; empty if it has none, or kept it."""
+    if summary.get("tree_error"):
+        return (
+            "broken bound: sums at the root of the tree differ from those of all devices by up to "
+            f"{summary['tree_error']:,}, although they are integers; tables were lost or added twice. Please report "
+            "this run, or correct the method"
+        )
     if (summary.get("bound_slack") or 0.0) <= 1.0:
         return ""
     return (
@@ -287,7 +293,8 @@ def format_time(summary: Summary) -> Row:
 def format_lost(summary: Summary) -> Row:
     """Format the number of lost messages and their cause."""
     causes = [f"--{name} {summary[name]}" for name in ("faults", "deadline") if summary[name] is not None]
-    return format_value(summary["messages_lost"]), f"in transit; {' and '.join(causes)}"
+    meaning = f"sent but never received, also to unavailable devices; {' and '.join(causes)}"
+    return format_value(summary["messages_lost"]), meaning
 
 
 def format_rejected(summary: Summary) -> Row:
@@ -345,6 +352,16 @@ def format_bound(summary: Summary) -> Row:
     if measured is None or bound is None or slack is None:
         return NO_ROW
     return f"{measured:.4g}", f"largest factor; bound {bound:.4g} by eigenvalues, slack {slack:.4g}"
+
+
+def format_tree(summary: Summary) -> Row:
+    """Format whether the root has the sums of all devices."""
+    error = summary.get("tree_error")
+    if error is None:
+        return NO_ROW
+    if error:
+        return f"{error:,}", "largest difference between the root and the sum over all devices; bound 0"
+    return "exact", "the root has the sum over all devices"
 
 
 def format_disclosed(summary: Summary) -> Row:

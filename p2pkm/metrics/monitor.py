@@ -84,6 +84,9 @@ class Monitor:
         Ids of the Byzantine devices, which are excluded from scores.
     averaging : AveragingBound or None
         Measurement of the speed of averaging, beside its bound.
+    tree_error : int or None
+        Largest difference between the sums at the roots of a tree and those that all devices have sent, at the end of
+        the method; None without a tree.
     """
 
     def __init__(self, network: Network, every: int, sink: Callable[[Record], None], topology: Topology) -> None:
@@ -111,6 +114,7 @@ class Monitor:
         self.excluded = np.zeros(0, np.int64)
         self.altered = False
         self.averaging: AveragingBound | None = None
+        self.tree_error: int | None = None
         # Largest factor that the checkpoint of a resumed run has.
         self._restored_factor: float | None = None
         self._build_evaluator: Callable[[Devices, bool], CostEvaluator] | None = None
@@ -225,6 +229,8 @@ class Monitor:
 
     def _record(self, now: Record, state: Any, algorithm: Any, closing: bool, final: bool) -> None:
         self._update_baselines(closing)
+        if closing:
+            self._measure_tree(algorithm, state)
         self.objective_known = algorithm.objective is not None
         devices = self._devices
         # Arrays of the last record: with millions of devices, not together with those of this one.
@@ -315,6 +321,13 @@ class Monitor:
             self._remembered.append(digests)
             if len(self._remembered) * digests.size > _REMEMBERED:
                 self._remembered = None
+
+    def _measure_tree(self, algorithm: Any, state: Any) -> None:
+        """Compare the sums of a tree with those of all devices: integers, which must be equal."""
+        sums = None if self.altered else algorithm.tree_sums(state, self._devices)
+        if sums is not None:
+            sent, held = (part.sum(axis=0).astype(np.int64) for part in sums)
+            self.tree_error = int(np.abs(self.network.total(held - sent)).max(initial=0))
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state of the monitor for a checkpoint, see `p2pkm.engine.state_tree`."""

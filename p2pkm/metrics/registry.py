@@ -266,6 +266,7 @@ _FAULTS = "`--faults`"
 _STREAM = "`--stream`"
 _OBJECTIVE = "an objective (GTVMin, tree Lloyd)"
 _AVERAGING = "`consensus`, `pushsum` or `tracking` on a static graph, without faults"
+_TREE = "`treelloyd` without faults, or `fedlloyd`"
 _LINK_MODEL = "`--link-model`"
 _SILHOUETTE = "`--silhouette`"
 _GTVMIN = "GTVMin"
@@ -551,6 +552,10 @@ METRICS: tuple[Metric, ...] = (
            **_CHECKS | _OPTION),
     Metric("bound_slack", "slack of the bound", "measured factor divided by its bound; above 1 the bound is broken",
            needs=_AVERAGING, better="lower", over_runs=np.max, tables=_NONE),
+    Metric("tree_error", "sums along the tree",
+           "largest difference between an integer sum at the root and the sum over all devices, at the end of the run; "
+           "0: exact", needs=_TREE, better="lower", over_runs=np.max, tables=_CLOSING, row=rows.format_tree,
+           **_CHECKS | _OPTION),
     # faults, adversaries and disclosure
     Metric("faults", "faults", "fault model", needs=_FAULTS, tables=_NONE),
     Metric("stale_policy", "stale policy", "use of outdated neighbor tables", needs=_FAULTS, tables=_NONE),
@@ -559,7 +564,9 @@ METRICS: tuple[Metric, ...] = (
            needs="`--deadline`", better="lower", tables=ShownIn.STUDY, **_TRAFFIC | _OPTION),
     Metric("client_share", "client share", "share of the clients that the server asks in each round",
            needs="`--client-share`", tables=_NONE),
-    Metric("messages_lost", "messages lost", "messages lost in transit", "messages", needs=_FAULTS, better="lower",
+    Metric("messages_lost", "messages lost",
+           "messages sent but never received: lost, to unavailable devices, or late with `--stale-policy drop`",
+           "messages", needs=_FAULTS, better="lower",
            tables=_CLOSING | ShownIn.STUDY, row=rows.format_lost, **_TRAFFIC | _OPTION),
     Metric("unavailable_fraction", "unavailable devices", "share of the devices, mean over rounds", needs=_FAULTS,
            better="lower", tables=_CLOSING | ShownIn.STUDY, **_TRAFFIC | _OPTION),

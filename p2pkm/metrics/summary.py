@@ -565,7 +565,7 @@ def _summarize_records(monitor: Monitor, move: float | None, expected: float | N
     metrics["rounds_before"] = accumulate_rounds(records)[-1][0] - records[-1]["round"]
     openings = [record for record in records if record["stage"] == records[-1]["stage"] and record["round"] == 0]
     metrics["ratio_start"] = openings[-1]["ratio_mean"] if openings else None
-    metrics |= summarize_averaging(monitor.averaging)
+    metrics |= summarize_averaging(monitor.averaging) | {"tree_error": monitor.tree_error}
     if not monitor.objective_known:
         return metrics | {"descent": None}
     from topologies.measures import fitted

@@ -80,6 +80,10 @@ class ClientShare:
             ) from None
         return cls(share, **parse(value, {name: cls}, "client_share").options)
 
+    def count(self, clients: int) -> int:
+        """Return the number of clients that are asked in a round, of this number of clients."""
+        return max(1, round(self.share * clients))
+
     def apply(
         self,
         star: Topology,
@@ -101,7 +105,7 @@ class ClientShare:
         """
         from topologies import CSRGraph, TimeVaryingGraph
 
-        count = max(1, round(self.share * star.clients))
+        count = self.count(star.clients)
         union = CSRGraph(star.indptr, star.indices, name=f"{count:,} of {star.clients:,} clients")
         # A link leads from a client to the server, which is the last device, or back.
         ends = np.minimum(star.sources, star.indices)

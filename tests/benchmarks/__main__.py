@@ -4,7 +4,7 @@ Each row runs in a process of its own, with the number of threads that it is abo
 by side. On a machine that does other work as well the ratios hold, the absolute figures do not. Targets are those
 of the machine that 0.1.0 was measured on (docs/results/speed.md has both versions side by side). A row whose trials
 differ too much is "too noisy". With --against, the packages of a revision of git and those of this folder run every
-row in turn, and the table has the ratios.
+row in turn, and the table has the ratios. With --write, the table becomes that of docs/results/speed.md.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
-from tests.benchmarks import versions
+from tests.benchmarks import stored, versions
 from tests.benchmarks.figure import Figure
 
 ROWS = {  # name: module and function, threads
@@ -41,7 +41,7 @@ ROWS = {  # name: module and function, threads
     "exchange": ("small.measure_exchange", 1),
 }
 _THREADS = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_HEAD = ("what", "measured", "target", "", "from")
+_HEAD = ("what", "measured", "target", "result", "from")
 
 
 def main() -> int:
@@ -53,7 +53,12 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=5, help="with --against: runs of each version; default: 5")
     parser.add_argument("--format", choices=("plain", "markdown"), default="plain")
     parser.add_argument("--json", action="store_true", help="measure the rows in this process and print them as JSON")
+    parser.add_argument(
+        "--write", metavar="MACHINE", help="store the whole table in docs/results/speed.csv, measured on this machine"
+    )
     options = parser.parse_args()
+    if options.write and (options.rows or options.quick or options.against):
+        parser.error("--write stores the whole table; leave out rows, --quick and --against")
     unknown = [name for name in options.rows if name not in ROWS]
     if unknown:
         parser.error(f"unknown row {unknown[0]!r}; expected some of {', '.join(ROWS)}")
@@ -62,6 +67,7 @@ def main() -> int:
         figures = [figure for name in names for figure in find(name)(options.quick)]
         print(json.dumps([figure._replace(note=add_kernels(figure.note)) for figure in figures]))
         return 0
+    commit = stored.find_commit() if options.write else ""
     failed, figures = [], []
     with versions.check_out(options.against) as home:
         for name in names:
@@ -72,6 +78,8 @@ def main() -> int:
     print(describe_machine(options.quick))
     print("\n".join((draw_markdown if options.format == "markdown" else draw)(figures)))
     print("\n".join(f"failed: {name}" for name in failed), end="\n" if failed else "", file=sys.stderr)
+    if options.write and not failed:
+        stored.write([dict(zip(_HEAD, cells(figure), strict=True)) for figure in figures], commit, options.write)
     return 1 if failed else 0
 
 
@@ -107,16 +115,14 @@ def measure(name: str, quick: bool, home: Path | None = None) -> list[Figure] | 
 
 
 def add_kernels(note: str) -> str:
-    """Return the note of a figure with the kernels that were used, unless it names them."""
-    if "kernels" in note:
-        return note
-    state = "compiled" if "p2pkm.kernels.numba" in sys.modules else "as new processes select them"
+    """Return the note of a figure, which says if its processes may have used kernels that are not compiled."""
     # A version that is measured with --against may lack the mark.
     with suppress(ImportError):
         from p2pkm.kernels.background import is_marked
 
-        state += ", compiled in the cache" if is_marked("float64") else ", not all compiled in the cache"
-    return f"{note}; kernels: {state}" if note else f"kernels: {state}"
+        if "kernels" not in note and not is_marked("float64"):
+            return "; ".join(filter(None, (note, "kernels not all compiled in the cache")))
+    return note
 
 
 def describe_machine(quick: bool) -> str:
@@ -132,6 +138,9 @@ def cells(figure: Figure) -> tuple[str, ...]:
     value = f"{figure.value:,.0f}" if figure.value >= 1000 else f"{figure.value:.3g}"
     if figure.is_noisy:
         value = "{:.3g} to {:.3g}".format(*figure.spread)
+    if min(figure.spread) < 0.0:
+        # A difference of two times that other work on the machine hides.
+        return figure.what, "not measurable", target, figure.verdict, ""
     return figure.what, f"{value} {figure.unit}", target, figure.verdict, figure.note
 
 

@@ -1,6 +1,7 @@
 """The table of speed can be printed; nothing is said here of how fast anything is."""
 
 import ast
+import csv
 import math
 import os
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 import topologies
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
-from tests.benchmarks import against, arena, roofline, samples, scale, sweeps, versions
+from tests.benchmarks import against, arena, roofline, samples, scale, stored, sweeps, versions
 from tests.benchmarks.__main__ import ROWS, cells, draw, draw_markdown, find
 from tests.benchmarks.figure import Figure, of_trials, show, slopes
 from tests.benchmarks.peers import fkm, fkm_twin, quality
@@ -76,7 +77,23 @@ def test_a_figure_of_trials_that_differ_has_no_verdict():
     assert (calm.value, calm.verdict) == (1.05, "met")
     wild = of_trials("a", [0.5, 1.1, 2.0], ("x", "at most", 1.3))
     assert wild.verdict == "too noisy" and cells(wild)[1] == "0.8 to 1.55 x"
-    assert of_trials("a", [-0.3, -0.241, -0.2], ("x", "at least", 1.0)).verdict == "too noisy"
+    hidden = of_trials("a", [-0.3, 0.241, 0.2], ("x", "at least", 1.0))
+    assert cells(hidden) == ("a", "not measurable", "at least 1 x", "too noisy", "")
+
+
+def test_a_stored_table_replaces_the_one_before(tmp_path):
+    path = tmp_path / "speed.csv"
+    head = "id,setting,row,statistic,value,unit,seeds,command,version,machine,date\n"
+    path.write_text(
+        f"{head}benchmarks.1,,old,measured,3 s,,-,x,0,any,2020-01-01\nother.1,,a,value,1,,-,x,0,any,2020-01-01\n"
+    )
+    line = dict(zip(("what", "measured", "target", "result", "from"), cells(Figure("job", 2.0, "s")), strict=True))
+    stored.write([line], "abcdef12", "a machine", path)
+    with path.open(newline="") as file:
+        first, other = csv.DictReader(file)
+    assert (first["id"], first["row"], first["statistic"], first["value"]) == ("benchmarks.1", "job", "measured", "2 s")
+    assert first["version"].endswith("at abcdef12") and first["machine"] == "a machine"
+    assert other["id"] == "other.1"
 
 
 def test_two_versions_are_related_row_by_row():

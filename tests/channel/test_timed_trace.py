@@ -150,10 +150,10 @@ def test_a_round_has_the_values_of_the_last_lines_before_it(seed):
             return found[-1] if found else usual
 
         for model in (faults, other):
-            model.set_start(t, float(starts[t]))
+            model.move_to(float(starts[t]))
             offline = [i for i in range(4) if not hold("online", True, device=i)]
             assert_array_equal(model.begin(t), [[0, t, i, -1, 1, -1] for i in offline] or np.zeros((0, 6)))
-            found = model.set_values(net, t)
+            found = model.set_values(net)
             for name in ("speed", "access"):
                 usual = getattr(net, name)[0]
                 assert getattr(found, name).tolist() == [hold(name, usual, device=i) for i in range(4)]

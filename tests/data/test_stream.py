@@ -8,9 +8,13 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import p2pkm
+from p2pkm.core.batch import Stream
 from p2pkm.core.errors import DataError, ExperimentError
+from p2pkm.data import stream as data_stream
 from p2pkm.data.stream import DataStream, build_stream, pack_stream, rebuild_stream
 from p2pkm.data.stream_tape import Limits, parse_data_trace, read_data_trace, write_data_trace
+from p2pkm.kernels.reference import uniforms
+from p2pkm.kernels.streams import as_normal
 
 SHARDS = p2pkm.Shards.from_list([np.arange(6.0).reshape(3, 2), np.ones((2, 2)), np.zeros((0, 2)), np.full((1, 2), 5.0)])
 LIMITS = Limits(4, 9, 2)
@@ -163,6 +167,33 @@ def test_what_is_drawn_is_the_same_on_every_division(kind):
     assert whole.m == shards.m and stream.has_changes(1) and not stream.growth(1, 6).any()
 
 
+@pytest.mark.parametrize("kind", ["jump", "turn"])
+@pytest.mark.parametrize("together", [1, 40, 1 << 18])
+def test_points_are_those_of_single_devices(kind, together, monkeypatch):
+    """Against a loop over devices and points, one of them empty, some larger than what is drawn together."""
+    monkeypatch.setattr(data_stream, "_DRAWS", together)
+    points = np.random.default_rng(0).normal(size=(31, 3))
+    owner = np.repeat([0, 1, 3, 4], [1, 9, 20, 1])
+    shards = p2pkm.Shards.deal(points, owner, devices=5, labels=np.arange(31) % 3)
+    asked = DataStream(kind=kind, share=0.4, at=2, period=4)
+    stream = build_stream(asked, shards, shards.labels.astype(np.int64), 5, Limits(5, 9, 1))
+    for t in (1, 2, 7):
+        found, expected = stream.change(t, shards, np.arange(5)), points.copy()
+        for device in (0, 1, 3, 4):
+            rows = np.flatnonzero(owner == device)
+            draws = uniforms(stream.key, Stream.DRIFT, [(device << 32) + t], 5 * len(rows)).reshape(-1, 5)
+            shares = stream.shares[device]
+            if kind == "turn":
+                whole, part = divmod(t, 4)
+                shares = (1 - part / 4) * np.roll(shares, whole) + part / 4 * np.roll(shares, whole + 1)
+            for row, draw in zip(rows, draws, strict=True):
+                if draw[0] < 0.4:
+                    c = np.searchsorted(np.cumsum(shares)[:-1], draw[1], side="right")
+                    expected[row] = stream.move_means(t)[c] + stream.deviations * as_normal(draw[2:])
+        assert_array_equal(found.points, expected)
+        assert_array_equal(found.rows == -1, (expected != points).any(axis=1))
+
+
 def test_the_kinds_do_what_they_are_called():
     shards = deal()
     built = {
@@ -176,8 +207,8 @@ def test_the_kinds_do_what_they_are_called():
     assert np.allclose(np.linalg.norm(step, axis=1), 0.08 * built["slow"].scale)
     shift = built["birth"].move_means(5) - built["birth"].means
     assert np.isclose(np.linalg.norm(shift, axis=1).max(), 9.0 * built["birth"].scale)
-    assert np.allclose(built["turn"].rotate_shares(10, 0), np.roll(built["turn"].shares[0], 1))
-    assert np.isclose(built["turn"].rotate_shares(13, 0).sum(), 1.0)
+    assert np.allclose(built["turn"].rotate_shares(10, [0])[0], np.roll(built["turn"].shares[0], 1))
+    assert np.isclose(built["turn"].rotate_shares(13, [0]).sum(), 1.0)
 
 
 @pytest.mark.parametrize("text", ["drawn:kind=slow", "drawn:kind=jump,share=0.2,at=7", "drawn:kind=none", "t.jsonl"])

@@ -175,23 +175,22 @@ def follow(world, result):
     "seed", [pytest.param(seed, marks=() if seed < 24 else pytest.mark.slow) for seed in range(200)]
 )
 def test_times_and_availability_are_those_of_single_messages(seed, tmp_path, monkeypatch):
-    """The clock of the run and that of the ledger tell every round its start."""
+    """Every round has the same start in the run, on its clock, and on the clock of the ledger."""
     world = draw_world(seed)
     told = []
-    set_start = TimedFaults.set_start
+    begin = TimedFaults.begin
 
-    def observe(faults, t, seconds):
-        told.append((t, seconds))
-        set_start(faults, t, seconds)
+    def observe(faults, t):
+        told.append((t, faults.second))
+        return begin(faults, t)
 
-    monkeypatch.setattr(TimedFaults, "set_start", observe)
+    monkeypatch.setattr(TimedFaults, "begin", observe)
     result = run_world(world, tmp_path)
     name = result.rounds[-1]["stage"]
     ends, starts, offline, lost = follow(world, result)
     assert [record["virtual_seconds"] for record in result.rounds if record["stage"] == name] == ends
     assert result.summary["virtual_seconds"] == ends[-1]
-    # Each start is told by the run, by its clock, and by the clock of the ledger.
-    assert sorted(told) == sorted([(t, start) for t, start in enumerate(starts) for _ in range(3 if t else 2)])
+    assert sorted(told) == sorted([(t, start) for t, start in enumerate(starts) for _ in range(3)])
     away = sum(sum(i < world.n for i in devices) for devices in offline[1:])
     assert result.summary["unavailable_fraction"] == away / (world.rounds * world.n)
     assert result.summary["messages_lost"] == lost
@@ -239,7 +238,9 @@ def test_a_run_goes_on_in_the_middle_of_an_outage(name, tmp_path, monkeypatch):
         assert here(*words).code in {0, 7}
     copies = sorted((tmp_path / "copies").iterdir())
     assert len(copies) >= 9
-    for copy in copies[1::2]:
+    # The last one has no round left in which the trace is asked; notes of a run tell how far it was read.
+    assert [note for note in p2pkm.load(tmp_path / "run").notes if "fault trace" in note], name
+    for copy in {*copies[1::2], copies[-1]}:
         assert difference(tmp_path / "run", resume(copy)) == ""
     assert here("verify", tmp_path / "run").code == 0
     unavailable = json.loads((tmp_path / "run" / "summary.json").read_text())["unavailable_fraction"]
@@ -307,3 +308,53 @@ def test_stages_before_the_method_have_the_values_of_second_0(tmp_path):
         records = [json.loads(text) for text in (tmp_path / f"run-{speed:g}" / "rounds.jsonl").read_text().splitlines()]
         seconds.append(records[0]["virtual_seconds"])
     assert seconds[1] > 10 * seconds[0]
+
+
+def note_of_trace(tmp_path, text, rounds, **more):
+    path = tmp_path / "trace.jsonl"
+    path.write_text(text)
+    result = p2pkm.simulate(
+        p2pkm.GTVMin(3, coupling=1), "ring", "blobs:clusters=3,points=20", devices=4, rounds=rounds, all_rounds=True,
+        faults=str(path), progress=False, **more,
+    )  # fmt: skip
+    (note,) = [note for note in result.notes if "fault trace" in note] or [""]
+    return note
+
+
+@pytest.mark.parametrize(
+    ("rounds", "said"),
+    [
+        (5, "the last round began at 400 s, but the fault trace lasts until 1,500 s; its later part, 2 of 4 values, "
+            "was not reached"),
+        (16, ""),
+        (17, ""),
+        (21, "the fault trace ends at 1,500 s, but the last round began at 2,000 s; from its end on all values stayed "
+             "as they were, with 1 of 4 devices offline"),
+    ],
+)  # fmt: skip
+def test_a_run_that_is_much_shorter_or_longer_than_its_trace_says_so(rounds, said, tmp_path):
+    lines = [
+        {"kind": "trace", "devices": 4, "every": 100.0},
+        {"kind": "device", "seconds": 0, "device": 0, "online": False},
+        {"kind": "device", "seconds": 400, "device": 0, "online": True},
+        {"kind": "device", "seconds": 1000, "device": 2, "online": False},
+        {"kind": "device", "seconds": 1500, "device": 2, "speed": 1e8},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    # Round 1 begins at 100 s, round 0 is the initial exchange.
+    assert note_of_trace(tmp_path, text, rounds - 1, link_model="edge") == said
+
+
+@pytest.mark.parametrize(
+    ("rounds", "said"),
+    [
+        (5, "the run ended with round 5, but the fault trace lasts until round 10; its later part, 1 of 2 events, was "
+            "not reached"),
+        (8, ""),
+        (11, ""),
+        (12, "the fault trace ends with round 10: nothing failed in the 2 rounds after it"),
+    ],
+)  # fmt: skip
+def test_the_same_of_a_trace_by_rounds(rounds, said, tmp_path):
+    text = '{"kind": "loss", "round": 2, "src": 0, "dst": 1}\n{"kind": "away", "round": 8, "device": 0, "rounds": 3}\n'
+    assert note_of_trace(tmp_path, text, rounds) == said

@@ -17,6 +17,7 @@ from p2pkm.core.spec import Spec
 from p2pkm.data.assign import assign
 from p2pkm.data.sources import load, parse_source
 from p2pkm.engine.run_options import RunOptions
+from p2pkm.experiments.read_values import check_order
 from p2pkm.experiments.worker import worker_loop
 from tests.support.each import each
 from tests.support.run_cli import solve
@@ -233,6 +234,46 @@ def test_arguments_that_do_not_fit_are_refused(call, words):
     with pytest.raises(P2PKMError) as refusal:
         call()
     assert words in str(refusal.value)
+
+
+METHOD, GRAPH = p2pkm.GTVMin(16), nx.cycle_graph(4)
+
+
+@each(
+    ("arguments", "words"),
+    [
+        ((DATA[0], "ring", METHOD), "received points as argument 1 and graph as argument 2 and method as argument 3"),
+        (
+            ("gtvmin", DATA, "small-world:degree=2"),
+            "method as argument 1 and points as argument 2 and graph as argument 3",
+        ),
+        (("ring", "gtvmin", "mine.csv"), "received graph as argument 1 and method as argument 2;"),
+        ((points(), GRAPH, "mine"), "received points as argument 1 and graph as argument 2;"),
+    ],
+)
+def test_an_exchange_of_method_graph_and_points_is_named(arguments, words):
+    with pytest.raises(
+        ExperimentError, match=r"order method, graph, points.*p2pkm\.simulate\(p2pkm\.GTVMin\(3\)"
+    ) as error:
+        p2pkm.simulate(*arguments, devices=4)
+    assert words in str(error.value)
+
+
+@each(
+    "arguments",
+    [
+        (p2pkm.FKM, None, "communities"),  # the name of a graph, too
+        (
+            "gtvmin",
+            np.ones((4, 4)) - np.eye(4),
+            np.arange(16.0).reshape(4, 4),
+        ),  # a matrix, and as many rows as features
+        (p2pkm.FKM, None, DATA),
+        (METHOD, GRAPH, "grid16"),
+    ],
+)
+def test_arguments_in_their_order_are_accepted(arguments):
+    check_order(*arguments)
 
 
 def test_numbers_of_numpy_are_numbers(tmp_path):

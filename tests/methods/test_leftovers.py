@@ -201,7 +201,7 @@ def test_lists_name_methods_that_exist():
 
 
 def test_figures_of_the_documentation_name_methods_that_exist():
-    page = (ROOT / "docs/explain/topology.md").read_text()
+    page = (ROOT / "docs/howto/choose-a-graph.md").read_text()
     labels = re.findall(r"^\| ([\w ,-]+) \| .*topology-correlations", page, re.MULTILINE)
     known = {name.replace("-", "") for name in METHODS}
     assert len(labels) > 5

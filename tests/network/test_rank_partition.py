@@ -285,9 +285,13 @@ def test_the_command_line_says_how_devices_are_placed(tmp_path):
     assert ending.err.startswith(
         f"p2pkm: rank partition metis: edge cut {summary['edge_cut']}, halo {summary['halo_size']}; load imbalance "
     )
+    assert "3 ranks on one machine pay off from about 100,000 points" in ending.err
     assert summary["rank_partition"] == "metis"
     assert summary["load_imbalance"] >= 1.0 and summary["load_imbalance_devices"] >= 1.0
     for name in ("centroids_sha256", "chain_sha256", "messages", "bytes", "ratio_mean", "ari"):
         assert summary[name] == alone[name]
     quiet = there(*ranks(2), "-m", "p2pkm", *words, "--rank-partition", "blocks", "-q", cwd=tmp_path)
-    assert quiet.code == 0 and "rank partition" not in quiet.err
+    assert quiet.code == 0 and "rank partition" not in quiet.err and "pay off" not in quiet.err
+    many = ("--graph", "ring", "--devices", 16, "--data", "grid16:points=6300", "-k", 16, "--rounds", 1)
+    large = there(*ranks(2), "-m", "p2pkm", *many, "--no-baselines", "--out", "none", cwd=tmp_path)
+    assert "rank partition" in large.err and "pay off" not in large.err

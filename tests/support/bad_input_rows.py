@@ -148,6 +148,11 @@ bench --data blobs --suite real           | data of your own cannot be combined 
 bench --suite real                        | lacks the files cells, census
 bench --file mnist                        | expected NAME=PATH
 bench --time-limit 0                      | time_limit is 0
+bench --algorithm local --client-share .5 | no entry of the benchmark can run with client_share=0.5
+bench --client-share 2                    | client_share is 2
+bench --deadline 0.1                      | a deadline without link_model
+bench --algorithm fkm --stale-policy drop | requires faults or a deadline
+bench --link-model edge                   | link_model without data
 bench --out full                          | does not hold a bench
 bench list cores                          | Did you mean 'core'?
 bench merge full --out x                  | expected at least two

@@ -25,6 +25,7 @@ from p2pkm.engine.run_job import play as play_rank
 from p2pkm.engine.run_options import RunOptions as Config
 from p2pkm.experiments.plan.draft import build_plan
 from p2pkm.experiments.plan.message_counts import stage_traffic
+from p2pkm.metrics.closing_rows import describe_broken_bound
 from p2pkm.network.world import connect
 from p2pkm.storage import checkpoint
 from p2pkm.storage.toml import load_toml
@@ -111,8 +112,8 @@ def check_ledger(case: Case) -> Iterator[str]:
             yield f"{name}: {summary[name]} in the summary, {total} over all links, {values} in the records"
     if summary["descent"] == "violated":
         yield "descent: violated"
-    if (summary["bound_slack"] or 0.0) > 1.0:
-        yield f"bound: {summary['bound_measured']} above {summary['bound']}"
+    if broken := describe_broken_bound(summary):
+        yield broken
     yield from (
         f"{name} is {value}" for name, value in summary.items() if isinstance(value, float) and not np.isfinite(value)
     )

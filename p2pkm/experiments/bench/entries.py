@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from p2pkm.channel.quantization import find_obstacle
 from p2pkm.core.card import DEFAULTS, cards_of
-from p2pkm.core.errors import ExperimentError
+from p2pkm.core.errors import ExperimentError, P2PKMError
 from p2pkm.core.program_object import ProgramObject, find_label
 from p2pkm.core.spec import Spec, parameters, split_specs, suggest
+from p2pkm.engine.build_run import check_options
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.bench.suites import Task, Variant
 from p2pkm.experiments.config import MethodSpec, parse_method
@@ -108,6 +109,46 @@ def list_entries(algorithms: Sequence[Any], variants: Sequence[Variant] = ()) ->
         for entry in of_method or exact or _make_entries(text, str(find_label(text)), {}):
             listed[entry.name] = entry
     return list(listed.values())
+
+
+def add_entries(entries: Sequence[Entry], options: Mapping[str, Any], tasks: Sequence[Task]) -> list[Entry]:
+    """Add an entry with options of its own for each method that can run with them on one of the tasks.
+
+    Parameters
+    ----------
+    entries : sequence of Entry
+    options : dict of str to object
+        Options of a run, with checked values.
+    tasks : sequence of Task
+
+    Raises
+    ------
+    ExperimentError
+        If no method can.
+    """
+    # Tables cut long names.
+    mark = " ".join(str(value) if name == "link_model" else f"{name}={value}" for name, value in options.items())
+    added, reason = [], ""
+    for main in select_main(entries):
+        entry = main._replace(name=f"{main.name} ({mark})", defaults="suite", options=options)
+        reasons = [_explain_refusal(entry, task) for task in tasks]
+        reason = reason or reasons[0]
+        if "" in reasons:
+            added.append(entry)
+    if not added:
+        raise ExperimentError(f"no entry of the benchmark can run with {mark}. The first one says: {reason}")
+    return [*entries, *added]
+
+
+def _explain_refusal(entry: Entry, task: Task) -> str:
+    """Return the error of the options of an entry on a task; empty if it has none."""
+    try:
+        options = entry.on(task, None if entry.has_server else task.graphs[0], seed=0)
+        method: MethodSpec = parse_method(options)
+        check_options(method.build(method.k or 1), options)
+    except P2PKMError as error:
+        return str(error)
+    return ""
 
 
 def select_main(entries: Sequence[Entry]) -> list[Entry]:

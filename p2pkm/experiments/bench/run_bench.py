@@ -20,10 +20,10 @@ from p2pkm.core.termination import INTERRUPTED
 from p2pkm.core.units import count, describe_folder
 from p2pkm.core.validation import as_list, check_positive, check_scalar
 from p2pkm.engine.run_options import RunOptions
-from p2pkm.experiments.bench.entries import Entry, count_entries, list_entries, select_main, split_list
+from p2pkm.experiments.bench.entries import Entry, add_entries, count_entries, list_entries, select_main, split_list
 from p2pkm.experiments.bench.references import NAME, References, name_points
 from p2pkm.experiments.bench.rows import Place, list_best, make_row
-from p2pkm.experiments.bench.suites import EXCESS, TEST, Suite, read_suite, suite_of_data
+from p2pkm.experiments.bench.suites import EXCESS, TEST, Suite, read_entry_options, read_suite, suite_of_data
 from p2pkm.experiments.console import print_note
 from p2pkm.experiments.object_content import wrap_metrics
 from p2pkm.experiments.run import OutputOptions, assemble
@@ -142,6 +142,8 @@ class BenchOptions(NamedTuple):
         Options of a run on data of the user, in place of a suite.
     metrics : ProgramObject or None
         Metrics of a program, for which the rows have a column.
+    entry : dict of str to object
+        Options of further entries, such as a share of the clients.
     """
 
     suite: str = _CORE
@@ -154,6 +156,7 @@ class BenchOptions(NamedTuple):
     plot: bool = True
     data: Mapping[str, Any] = {}
     metrics: ProgramObject | None = None
+    entry: Mapping[str, Any] = {}
 
     def read(self) -> tuple[Suite, list[Entry]]:
         """Read suite and entries.
@@ -176,7 +179,22 @@ class BenchOptions(NamedTuple):
         limit = suite.time_limit if self.time_limit is None else check_positive(self.time_limit, "time_limit")
         suite = suite._replace(time_limit=limit)
         entries = list_entries(self.algorithms or split_list(suite.algorithm), suite.variants)
-        return suite, select_main(entries) if suite.measure == TEST else entries
+        if suite.measure == TEST:
+            entries = select_main(entries)
+        if self.entry:
+            entries = add_entries(entries, read_entry_options(self.entry, "options of entries"), suite.tasks)
+        return suite, entries
+
+
+def split_options(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split options of a run that are not None into those of further entries, and those of data of the user."""
+    given = {name: value for name, value in given.items() if value is not None}
+    of_entries = ["client_share", "deadline", "stale_policy"]
+    if "deadline" in given:
+        # Which needs it.
+        of_entries.append("link_model")
+    entry = {name: value for name, value in given.items() if name in of_entries}
+    return entry, {name: value for name, value in given.items() if name not in of_entries}
 
 
 class BenchDesign(Design):
@@ -336,6 +354,9 @@ def bench(
         Options of a run on data of your own, in place of a suite, named as on the command line: ``data="visits.csv",
         device_column="site", clusters=4, test_share=0.2``. With ``test_share`` entries are ranked by test points.
 
+        ``client_share=0.25``, ``deadline=0.1`` with ``link_model="edge"``, and ``stale_policy="drop"`` add an entry
+        with these options for each method that can run with them, such as ``fkm (client_share=0.25)`` beside ``fkm``.
+
     Returns
     -------
     Benchmark
@@ -360,6 +381,7 @@ def bench(
     if not isinstance(files or {}, Mapping):
         raise ExperimentError(f"files is {files!r}; expected a dict of paths, such as {{'mnist': 'mnist.npz'}}")
     program = ProgramValues("bench(...)")
+    entry, of_data = split_options(data)
     options = BenchOptions(
         suite,
         _take_algorithms(program, algorithms),
@@ -368,8 +390,10 @@ def bench(
         {name: os.fspath(path) for name, path in (files or {}).items()},
         time_limit,
         plot=check_scalar(plot, "plot"),
-        data=data,
+        data=of_data,
         metrics=wrap_metrics(metrics, "bench(...): metrics"),
+        # In the mark of a folder objects are text.
+        entry={name: value if isinstance(value, (int, float)) else str(value) for name, value in entry.items()},
     )
     study = _bench(
         options, program, None if out is None else os.fspath(out), progress, jobs=jobs, executor=executor,

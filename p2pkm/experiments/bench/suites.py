@@ -259,10 +259,21 @@ def _read_variant(table: Mapping[str, Any], where: str) -> Variant:
             )
     if not given:
         raise ExperimentError(f"{at} have no option; expected one of {', '.join(_OF_ENTRY)}. Add one, or remove them")
+    return Variant(mark, tuple(split_specs([methods])), read_entry_options(given, at))
+
+
+def read_entry_options(given: Mapping[str, Any], at: str) -> dict[str, Any]:
+    """Read the options of an entry, by name; `at`: their source, for messages.
+
+    Raises
+    ------
+    ExperimentError
+        If a value is wrong, or a deadline has no link model.
+    """
     if "deadline" in given and "link_model" not in given:
         raise ExperimentError(f"{at} have a deadline without link_model, which tells how long messages take. Add it")
     options = RunOptions.from_mapping(given, at)
-    return Variant(mark, tuple(split_specs([methods])), {key: getattr(options, key) for key in given})
+    return {key: getattr(options, key) for key in given}
 
 
 def _read_tasks(table: Mapping[str, Any], suite: Mapping[str, Any], where: str) -> list[Task]:

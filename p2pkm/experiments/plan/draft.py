@@ -56,6 +56,8 @@ class RunPlan(NamedTuple):
         None if the run is rejected.
     partition : Spec, ProgramObject or None
         None: default partition of the source.
+    not_counted : str
+        Options whose effect on messages and seconds is not planned, and what is planned instead; empty: none.
     """
 
     experiment: RunOptions
@@ -69,6 +71,7 @@ class RunPlan(NamedTuple):
     graph: Spec | ProgramObject
     run: Run | None
     partition: Spec | ProgramObject | None = None
+    not_counted: str = ""
 
     @property
     def min_points(self) -> int:
@@ -184,6 +187,9 @@ def build_plan(experiment: RunOptions, ranks: int | None) -> RunPlan:
         setting = setting._replace(topology=topology)
     method = method.configure(outline._replace(points=size.points)) if run is None else run.configure(size.points)
     channel = ChannelPlan() if run is None else run.channel
+    faults = channel.find("faults")
+    if faults is not None:
+        setting = setting._replace(faults_apply=faults["faults"].stages == "all")
     sequence, stage_refusal = _list_stages(resolved, method, setting, channel)
     return RunPlan(
         resolved,
@@ -197,7 +203,19 @@ def build_plan(experiment: RunOptions, ranks: int | None) -> RunPlan:
         graph,
         run,
         specs.partition,
+        "" if faults is None else _describe_not_counted(resolved, topology),
     )
+
+
+def _describe_not_counted(experiment: RunOptions, topology: Topology) -> str:
+    """Describe what faults and a deadline change in a run, but not in its plan."""
+    named = {"faults": experiment.faults, "deadline": experiment.deadline}
+    given = " and ".join(f"{name} {value}" for name, value in named.items() if value is not None)
+    text = f"{given}: planned as if all devices took part and all messages arrived in time"
+    share, clients = experiment.client_share, topology.clients
+    if experiment.faults is None or share is None or share.by != "availability":
+        return text
+    return f"{text}; a round with fewer than {share.count(clients):,} of the {clients:,} clients available asks fewer"
 
 
 def _build_graph(graph: Spec | ProgramObject, experiment: RunOptions, n: int | None) -> Topology:

@@ -34,7 +34,8 @@ class StageTraffic(NamedTuple):
     steady : bool
         All rounds after round 0 are equal.
     is_assumed : bool
-        The method declares no messages: they are those that most methods send.
+        The method declares no messages, so that they are those that most methods send; or the stage has faults, whose
+        effect is not counted.
     """
 
     name: str
@@ -75,7 +76,9 @@ def stage_traffic(plan: RunPlan) -> list[StageTraffic]:
             may_be_silent = options.quantize.in_integers and stage.algorithm.traits.moves_on_grid
             if is_bound or may_be_silent:
                 volume = _as_upper_bound(volume)
-            is_assumed = not declares(stage.algorithm, "expected_messages")
+            is_method = stage is find_method_stage(plan.stages)
+            is_disturbed = bool(plan.not_counted) and (is_method or stage.faults_apply)
+            is_assumed = is_disturbed or not declares(stage.algorithm, "expected_messages")
             predicted = StageTraffic(stage.name, stage.rounds, volume, steady, is_assumed)
         traffic.append(predicted)
         full = declares(stage.algorithm, "finds_all") and stage.algorithm.finds_all(plan.known, full)

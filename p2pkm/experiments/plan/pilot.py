@@ -166,6 +166,10 @@ def _shrink(plan: RunPlan, divisor: int) -> RunOptions:
         out="none",
         checkpoint_every=None,
         rank_partition="auto",
+        # A fault trace is of the devices of the planned run.
+        faults=None,
+        stale_policy=None,
+        deadline=None,
         **columns,
     )
 

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from p2pkm.core.errors import DataError
@@ -55,9 +54,10 @@ def run_plan_command(experiment: RunOptions, options: PlanOptions) -> int:
     * ``memory``: for each number of ranks, bytes by part of ``rank0`` and of each ``other`` rank, with ``peak``, and of
       all ranks ``together`` on one machine.
     * ``memory_free``: free bytes of this machine.
-    * ``stages``: ``name``, ``rounds``, ``known``, ``all_rounds``, ``assumed`` (the method declares no messages, so the
-      numbers are a guess); and for ``opening`` (round 0), ``first`` round and ``total``: ``messages``, ``bytes``,
-      ``exact_messages``, ``exact_bytes`` (false: upper bound, or a guess).
+    * ``not_counted``: faults and deadline, whose effect on messages and seconds is not planned; empty: none.
+    * ``stages``: ``name``, ``rounds``, ``known``, ``all_rounds``, ``assumed`` (the method declares no messages, or
+      faults change them: the numbers are a guess); and for ``opening`` (round 0), ``first`` round and ``total``:
+      ``messages``, ``bytes``, ``exact_messages``, ``exact_bytes`` (false: upper bound, or a guess).
     * ``split``: for each number of ranks, ``devices`` and ``halo_size`` of the rank with the most, ``edge_cut`` and
       ``rank_partition``.
     * ``pilot``: see `p2pkm.experiments.plan.pilot.estimate_seconds`.
@@ -70,11 +70,6 @@ def run_plan_command(experiment: RunOptions, options: PlanOptions) -> int:
     P2PKMError
         If the run would be rejected, after everything is printed.
     """
-    if experiment.faults is not None or experiment.deadline is not None:
-        # The option can only come from --config: the command itself does not offer it.
-        left_out = "faults" if experiment.deadline is None else "faults and deadline"
-        print_note(f"planned without {left_out}: docs/howto/time-and-faults.md describes the messages of such a run")
-        experiment = replace(experiment, faults=None, stale_policy=None, deadline=None)
     world = connect()
     ranks = options.ranks or world.size
     check_rank_partition(experiment.rank_partition)
@@ -124,6 +119,7 @@ def describe_plan(plan: RunPlan, ranks: int) -> dict[str, Any]:
         "links": len(plan.topology.indices) // 2,
         "links_in_use": plan.links_in_use,
         "ranks": ranks,
+        "not_counted": plan.not_counted,
         "stages": stages,
         "excess_strong": _predict_strong(plan),
         "excess_predicted": _predict(plan),

@@ -66,7 +66,9 @@ def _traffic(plan: dict[str, Any]) -> Iterator[str]:
             name = stage["name"] if part == "opening" else ""
             yield f"          {name:<18}{label:<18}{messages:>22}{volumes:>28}{wire}"
     assumed = [stage["name"] for stage in plan["stages"] if stage["assumed"]]
-    if assumed:
+    if plan["not_counted"]:
+        yield f"  not counted: {plan['not_counted']}"
+    elif assumed:
         yield f"  about: {', '.join(assumed)} does not declare its messages (expected_messages), so they may differ"
 
 

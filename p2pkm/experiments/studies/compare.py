@@ -13,7 +13,7 @@ from p2pkm.analysis.study_table import SERVED, Study, average, describe_quality_
 from p2pkm.core.cache import shared_cache
 from p2pkm.core.errors import ExperimentError
 from p2pkm.core.keywords import show_call
-from p2pkm.core.text_table import align_columns
+from p2pkm.core.text_table import align_blocks
 from p2pkm.core.units import count
 from p2pkm.core.validation import as_list, check_scalar
 from p2pkm.engine.run_options import RunOptions
@@ -273,7 +273,9 @@ def tabulate(compared: dict[str, Any]) -> str:
     ]
     text = []
     if names:
-        text = align_columns(lines) + write_legend(metrics)
+        # Quality first: what a method sends is below it, so that the table fits into a terminal.
+        traffic = [column for column, metric in enumerate(metrics, 1) if metric.group == "communication"]
+        text = [*align_blocks(lines, traffic[:1]), "", *write_legend(metrics)]
     for name, means in zip(names, table, strict=True):
         if means["worse"]:
             text.append(f"quality got worse: {name}, {means['worse']}")

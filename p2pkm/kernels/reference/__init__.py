@@ -14,7 +14,7 @@ from p2pkm.kernels.reference.fuzzy_cmeans import fuzzy_cmeans
 from p2pkm.kernels.reference.graph import color, components, lanczos, layers, mirror
 from p2pkm.kernels.reference.gtvmin import gtv, gtvmin
 from p2pkm.kernels.reference.kmeans import kmeans, refine
-from p2pkm.kernels.reference.philox import philox, uniforms
+from p2pkm.kernels.reference.philox import philox, ragged_uniforms, uniforms
 from p2pkm.kernels.reference.reductions import cluster_moments, count_class_labels, moments
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "mirror",
     "moments",
     "philox",
+    "ragged_uniforms",
     "refine",
     "uniforms",
 ]

@@ -52,3 +52,20 @@ def uniforms(key: int, purpose: int, steps: ArrayLike, count: int) -> Any:
     words = philox(np.tile(blocks, len(steps)), np.repeat(steps, len(blocks)), key, purpose)
     # The upper 53 bits of each word, as a multiple of 2^-53.
     return (words.reshape(len(steps), -1)[:, :count] >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+def ragged_uniforms(key: int, purpose: int, steps: Any, counts: Any) -> Any:
+    """Draw the first `counts[i]` numbers of each stream (key, purpose, steps[i]), end to end: those of `uniforms`.
+
+    Parameters
+    ----------
+    steps, counts : int64[b]
+    """
+    blocks = (counts + 3) // 4
+    ends = np.cumsum(blocks)
+    # Number of each block in its stream.
+    numbers = np.arange(blocks.sum()) - np.repeat(ends - blocks, blocks)
+    words = philox(numbers, np.repeat(steps, blocks), key, purpose)
+    # The last block of a stream may have more words than are drawn.
+    is_drawn = 4 * numbers[:, None] + np.arange(4) < np.repeat(counts, blocks)[:, None]
+    return (words[is_drawn] >> np.uint64(11)) * (1.0 / 9007199254740992.0)

@@ -12,6 +12,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats
 from p2pkm.core.chunks import label
+from p2pkm.core.sorting import blocks
 from p2pkm.core.states import register
 from p2pkm.methods.building_blocks.averaging import max_moves
 from p2pkm.methods.building_blocks.gtvmin_steps import Moved, Turn
@@ -20,6 +21,8 @@ from p2pkm.methods.building_blocks.total_variation import received_edges
 # Smallest and largest strength of the prior, in points per cluster. At the largest one all shares are nearly equal.
 _WEAKEST = 1e-2
 _STRONGEST = 1e3
+# Numbers in the place of one share while its logarithm is computed.
+_LOGARITHM = 16
 
 
 @register("shares")
@@ -86,13 +89,16 @@ def penalize(counts: Floats, noise: Floats, prior: Floats) -> Shares:
     Devices without noise do not use shares: their penalties are 0.
     """
     n, k = counts.shape
-    used = noise > 0.0
-    totals = np.cumsum(counts[used], axis=1)[:, -1:]
-    shares = np.ones((n, k))
-    shares[used] = (counts[used] + prior[used, None]) / (totals + k * prior[used, None])
-    # math.log: the last bit of np.log depends on the position in the array.
-    logarithms = np.array([math.log(share) for share in shares.ravel().tolist()]).reshape(n, k)
-    return Shares(np.where(used[:, None], -2.0 * noise[:, None] * logarithms, 0.0), noise, prior)
+    used, penalties = noise > 0.0, np.zeros((n, k))
+    # In blocks, because a number of Python takes four times the memory of one in an array.
+    for block in blocks(n, _LOGARITHM * k):
+        own = used[block]
+        shares = counts[block][own] + prior[block][own, None]
+        shares /= np.cumsum(counts[block][own], axis=1)[:, -1:] + k * prior[block][own, None]
+        # math.log: the last bit of np.log depends on the position in the array.
+        logarithms = np.array([math.log(share) for share in shares.ravel().tolist()]).reshape(shares.shape)
+        penalties[block][own] = -2.0 * noise[block][own, None] * logarithms
+    return Shares(penalties, noise, prior)
 
 
 def minimize_by_shares(method: Any, turn: Turn) -> Moved:

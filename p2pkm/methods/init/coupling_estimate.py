@@ -1,5 +1,6 @@
 """Estimate of GTVMin's coupling from the differences between neighbors: sums over links along a spanning tree."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -10,6 +11,7 @@ from p2pkm.core.chunks import label
 from p2pkm.core.expected_messages import ByRound, Known, tables
 from p2pkm.core.messages import Delivery, SparseMessages, Tables
 from p2pkm.core.protocols import MethodBase
+from p2pkm.core.sorting import blocks
 from p2pkm.core.states import optional, register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.building_blocks.coupling_choice import CHOICES, ESTIMATED, Components, choose_couplings
@@ -45,6 +47,8 @@ _EIGHTHS = np.cumprod(np.append(1.0, np.full(_LEVELS_PER_OCTAVE - 1, np.sqrt(np.
 # strength of their prior. Columns down: variance and difference, and with shares the strength.
 _SUMS = 6
 _ANSWER = 2
+# Arrays as large as a block of received clusters while they are compared.
+_COMPARED = 8
 
 
 @register("coupling-estimate:links")
@@ -79,7 +83,8 @@ class EstimateWalk(NamedTuple):
     noise : float64[n, a]
         Variance of a coordinate within clusters, mean squared difference of neighbors (0: none can be estimated), and
         with shares the strength of their prior.
-    links : LinkDifferences
+    links : LinkDifferences or None
+        None if links have no weights of their own: with millions of devices, it takes gigabytes.
     """
 
     routes: LocalTree
@@ -87,7 +92,7 @@ class EstimateWalk(NamedTuple):
     sums: Floats
     answers: Floats
     noise: Floats
-    links: LinkDifferences
+    links: LinkDifferences | None
 
 
 class Strengths(NamedTuple):
@@ -264,7 +269,7 @@ class CouplingEstimate(MethodBase):
         sums[:, 0] = errors
         sums[:, 1] = np.cumsum(counts, axis=1)[:, -1]
         sums[:, 2] = np.count_nonzero(counts, axis=1)
-        links = LinkDifferences(np.zeros((e, self.k)), np.zeros((e, self.k)))
+        links = _without_differences(e, self.k) if self._weighs_links else None
         walk = EstimateWalk(
             local_tree(self.tree, devices), clusters, sums, np.zeros((n, answer)), np.zeros((n, answer)), links
         )
@@ -300,12 +305,9 @@ class CouplingEstimate(MethodBase):
         walk = state.walk
         if walk is None:
             return state
-        received = inbox.tables.flat()
         if devices.turn == 0:
-            links = compare_clusters(walk.clusters, received, inbox.edges, devices)
-            sums = walk.sums.copy()
-            sums[:, 3:_SUMS] = _sum_links(links, devices)
-            return state._replace(walk=walk._replace(sums=sums, links=links))
+            return state._replace(walk=self._compare(walk, inbox, devices))
+        received = inbox.tables.flat()
         tree_pass, step = divmod(devices.turn - 1, walk.routes.depth)
         receivers = source_devices(devices, inbox.edges)
         is_last = step == walk.routes.depth - 1
@@ -325,6 +327,28 @@ class CouplingEstimate(MethodBase):
         if number < self._passes - 1:
             return state._replace(walk=walk._replace(sums=self._count_links(walk, number, devices)))
         return self._finish(state, walk, devices)
+
+    def _compare(self, walk: EstimateWalk, inbox: Delivery, devices: Devices) -> EstimateWalk:
+        """Compare the local clusters with those of the neighbors; add g / v, 1 and 1 / v over the links of each device.
+
+        They are added at the lower end of a link, over its clusters.
+        """
+        e = len(devices.indices)
+        terms, sums = np.zeros((3, e)), walk.sums.copy()
+        links = _without_differences(e, self.k) if self._weighs_links else None
+        for edges, squares, variances in compare_clusters(walk.clusters, inbox, devices):
+            shared = variances > 0.0
+            divisors = np.where(shared, variances, 1.0)
+            for row, term in zip(terms, (squares / divisors, shared, shared / divisors), strict=True):
+                row[edges] = np.cumsum(term, axis=1, dtype=np.float64)[:, -1]
+            if links is not None:
+                links.edge_squares[edges], links.edge_variances[edges] = squares, variances
+        sources = devices.sources
+        lower = devices.ids[sources] < devices.indices
+        sources = sources[lower]
+        for column, row in zip(range(3, _SUMS), terms, strict=True):
+            sums[:, column] = np.bincount(sources, row[lower], len(devices))
+        return walk._replace(sums=sums, links=links)
 
     def _conclude_at_roots(self, walk: EstimateWalk, number: int, devices: Devices) -> EstimateWalk:
         """Compute the answer of pass `number` at the root from the sums of all devices."""
@@ -449,29 +473,40 @@ def measure_clusters(devices: Devices, centroids: Floats, penalties: Floats | No
     return clusters, errors
 
 
-def compare_clusters(clusters: Floats, received: Floats, edges: Integers, devices: Devices) -> LinkDifferences:
+def _without_differences(e: int, k: int) -> LinkDifferences:
+    return LinkDifferences(np.zeros((e, k)), np.zeros((e, k)))
+
+
+def compare_clusters(clusters: Floats, inbox: Delivery, devices: Devices) -> Iterator[tuple[Integers, Floats, Floats]]:
     """Compare the local clusters with those received over edges.
+
+    In blocks: with millions of devices, the clusters at both ends of all edges take gigabytes.
 
     Parameters
     ----------
     clusters : float64[n, k, d + 1]
         Mean and number of points of each local cluster.
-    received : float64[f k, d + 1]
-        The same of the neighbor at each of the edges.
-    edges : int64[f]
+    inbox : Delivery
+        The same of the neighbors.
+
+    Yields
+    ------
+    edges : int64[b]
+    squares, variances : float64[b, k]
+        As in `LinkDifferences`.
     """
-    _, k, width = clusters.shape
-    local, other = clusters[devices.sources[edges]], received.reshape(len(edges), k, width)
-    shared = find_present(local[:, :, -1]) & find_present(other[:, :, -1])
-    squares = np.zeros((len(edges), k))
-    for f in range(width - 1):
-        squares += (local[:, :, f] - other[:, :, f]) ** 2
-    one = np.where(shared, local[:, :, -1], 1.0)
-    two = np.where(shared, other[:, :, -1], 1.0)
-    found = LinkDifferences(np.zeros((len(devices.indices), k)), np.zeros((len(devices.indices), k)))
-    found.edge_squares[edges] = np.where(shared, squares, 0.0)
-    found.edge_variances[edges] = np.where(shared, 1.0 / one + 1.0 / two, 0.0)
-    return found
+    (_, k, width), sources = clusters.shape, devices.sources
+    for block in blocks(len(inbox.edges), _COMPARED * k * width):
+        edges = inbox.edges[block]
+        tables = Tables(inbox.tables.values, inbox.tables.starts[block], inbox.tables.rows[block])
+        local, other = clusters[sources[edges]], tables.flat().reshape(len(edges), k, width)
+        shared = find_present(local[:, :, -1]) & find_present(other[:, :, -1])
+        squares = np.zeros((len(edges), k))
+        for f in range(width - 1):
+            squares += (local[:, :, f] - other[:, :, f]) ** 2
+        one = np.where(shared, local[:, :, -1], 1.0)
+        two = np.where(shared, other[:, :, -1], 1.0)
+        yield edges, np.where(shared, squares, 0.0), np.where(shared, 1.0 / one + 1.0 / two, 0.0)
 
 
 def find_present(counts: Floats) -> Mask:
@@ -516,23 +551,15 @@ def _find_branch(counts: Floats, rank: float) -> tuple[int, float]:
     return branch, rank - float(ends[branch] - counts[branch])
 
 
-def _sum_links(links: LinkDifferences, devices: Devices) -> Floats:
-    """Add g / v, 1 and 1 / v over the links of each device, at the lower end, and their clusters, float64[n, 3]."""
-    lower = devices.ids[devices.sources] < devices.indices
-    shared = links.edge_variances > 0.0
-    divisors = np.where(shared, links.edge_variances, 1.0)
-    terms = links.edge_squares / divisors, shared, shared / divisors
-    of_edges = [np.cumsum(term, axis=1, dtype=np.float64)[:, -1] for term in terms]
-    sources = devices.sources[lower]
-    return np.stack([np.bincount(sources, term[lower], len(devices)) for term in of_edges], axis=1)
-
-
 def _shift_links(walk: EstimateWalk, devices: Devices) -> tuple[Floats, Integers]:
     """Compute the mean squared difference beyond noise of each link, float64[e], and its number of shared clusters."""
+    assert walk.links is not None
     squares, variances = walk.links
     shared = np.count_nonzero(variances, axis=1)
-    noise = devices.d * walk.noise[devices.sources, :1] * variances
-    excess = np.cumsum(np.maximum(squares - noise, 0.0), axis=1)[:, -1]
+    excess = np.empty(len(squares))
+    for block in blocks(len(squares), squares.shape[1]):
+        noise = devices.d * walk.noise[devices.sources[block], :1] * variances[block]
+        excess[block] = np.cumsum(np.maximum(squares[block] - noise, 0.0), axis=1)[:, -1]
     return excess / np.maximum(shared, 1), shared
 
 

@@ -42,8 +42,8 @@ class ADMMState(NamedTuple):
 class ADMM(MethodBase):
     r"""Consensus k-means by the alternating direction method of multipliers (ADMM).
 
-    Each device minimizes its local k-means cost under the constraint that neighbors have equal centroids. Dual
-    variables accumulate the disagreement and enforce the constraint. Clusters are paired by their number.
+    Each device minimizes its local k-means cost under the constraint that neighbors have equal centroids. Clusters are
+    paired by their number.
 
     Parameters
     ----------

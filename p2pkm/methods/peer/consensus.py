@@ -17,8 +17,7 @@ from p2pkm.network.graph import Topology
 class ConsensusLloyd(LloydByAverages):
     r"""Lloyd steps on sums and counts averaged by gossip with Metropolis weights.
 
-    Every round approximates a Lloyd step on the pooled points: in T turns each device averages its sums and counts with
-    those of its neighbors. Clusters are paired by their number.
+    Every round approximates a Lloyd step on the pooled points. Clusters are paired by their number.
 
     Parameters
     ----------

@@ -35,9 +35,9 @@ _PASSES = 4
 class Coreset(MethodBase):
     r"""Weighted k-means on a sample of points shared by all devices (distributed coreset).
 
-    Each device clusters its local points and draws points with probabilities proportional to their squared distances
-    from its centroids. Devices share the drawn points and their centroids with weights, and cluster them with the
-    shared seed. Each component of the graph has its own coreset.
+    Each device draws local points with probabilities proportional to their squared distances from its local centroids.
+    Devices share these points and centroids with weights, and cluster them with the shared seed. Each component of the
+    graph has its own coreset.
 
     Parameters
     ----------

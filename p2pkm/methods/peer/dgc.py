@@ -45,8 +45,7 @@ class DGCState(NamedTuple):
 class DGC(MethodBase):
     r"""Distributed gradient clustering (DGC-KM): local assignments and gradient steps.
 
-    Each device minimizes its local cost plus the squared differences of its centroids to those of its neighbors. A
-    round is an assignment of the local points and B gradient steps with these labels. Clusters are paired by their
+    A round is an assignment of the local points and B gradient steps with these labels. Clusters are paired by their
     number.
 
     Parameters
@@ -101,7 +100,7 @@ class DGC(MethodBase):
     compute S_ic - n_ic x_ic.
 
     **Differences from the paper.** In Algorithm 1 of [1]_ all devices use one step, which depends on the Laplacian and
-    on the largest device. Here a_i depends on local values, with the same fixed points.
+    on the largest device; here a_i depends on local values.
 
     References
     ----------

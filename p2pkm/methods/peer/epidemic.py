@@ -20,8 +20,7 @@ from p2pkm.network.graph import Topology
 class Epidemic(LloydByAverages):
     r"""Lloyd steps on sums and counts averaged in random pairs of neighbors.
 
-    Every round approximates a Lloyd step on the pooled points: in each of C cycles random disjoint pairs of neighbors
-    average their sums and counts. Clusters are paired by their number.
+    Every round approximates a Lloyd step on the pooled points. Clusters are paired by their number.
 
     Parameters
     ----------

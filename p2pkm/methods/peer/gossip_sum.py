@@ -19,8 +19,7 @@ from p2pkm.methods.init.value import Init
 class GossipSum(LloydByAverages):
     r"""Lloyd steps on sums and counts spread by halves to random neighbors (sum-weight gossip).
 
-    Every round approximates a Lloyd step on the pooled points: in each of M turns a device keeps one half of its sums
-    and counts and sends the other half to a random neighbor. Clusters are paired by their number.
+    Every round approximates a Lloyd step on the pooled points. Clusters are paired by their number.
 
     Parameters
     ----------

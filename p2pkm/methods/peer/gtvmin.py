@@ -126,8 +126,8 @@ class GTVMin(MethodBase):
     r"""Federated k-means by generalized total variation minimization (GTVMin).
 
     Each device minimizes its local k-means cost plus a penalty on the difference between its centroids and those of its
-    neighbors. Strong coupling yields nearly equal centroids on all devices, weak coupling individual ones. Centroids of
-    neighbors are matched by distance, so devices may start from different centroids.
+    neighbors. Strong coupling yields nearly equal centroids on all devices, weak coupling individual ones. Devices may
+    start from different centroids.
 
     Parameters
     ----------
@@ -141,19 +141,19 @@ class GTVMin(MethodBase):
         a way to choose it, see docs/explain/gtvmin.md:
 
         * "strong": for one common clustering, from graph and number of points.
-        * "bayes": for devices that differ, estimated from the differences between neighbors.
+        * "bayes": for devices that differ, estimated.
         * "links": the same with a weight for each link (`Result.link_weights`).
         * "auto": of these, with and without `shares`, the one that predicts left-out points best.
 
-        Default: "auto". Where the run does not allow it, as a note says, the coupling is "strong" or a number.
+        Default: "auto"; "strong" or a number where the run does not allow it, as a note says.
     schedule : {"colored", "jacobi", "async"}, default="colored"
         Devices of a turn. "colored": one color class of the graph. "jacobi": all. "async": a random set without links
         between them; with a link model, event-driven.
     relaxation : float or "auto", optional
         Relaxation factor theta; 0 < theta < 2, and theta <= 1 with "jacobi". 1 is the exact minimizer. "auto": the
-        optimal factor for the slowest mode at coupling c, ``2 / (1 + sqrt(1 - rho^2))`` with ``rho = 2c / (1 + 2c)``;
-        1.5 with `alpha`. Default: "auto" with coupling "auto", "bayes" or "links", otherwise 1.5 (1 with "jacobi" or
-        stale or changing links).
+        optimal factor at coupling c, ``2 / (1 + sqrt(1 - rho^2))`` with ``rho = 2c / (1 + 2c)``; 1.5 with `alpha`.
+        Default: "auto" where the coupling is chosen from the points, otherwise 1.5 (1 with "jacobi" or stale or
+        changing links).
     local_steps : int, default=1
         Passes per turn.
     star_term : bool, default=True
@@ -163,19 +163,17 @@ class GTVMin(MethodBase):
         [2]_). "optimal": one optimal matching per link by the Hungarian method (OT in [2]_); d(W_i, W_j) is then its
         sum of squared distances.
     normalize_losses : bool, default=False
-        Whether to divide each local loss by the weight of the local points. Then `alpha` is dimensionless, and a
-        coupling uses 1 instead of m / n.
+        Whether to divide each local loss by the weight of the local points. Then `alpha` is dimensionless.
     safeguard : bool, default=False
         For "jacobi" with several passes: run them without relaxation, keep only the first if they increase its
         majorizer, and move by the fraction `relaxation` of the way (the damping gamma of [2]_; default 1/2).
     update : {"exact", "as-printed"}, default="exact"
         "as-printed": Algorithm 1 of [1]_ without corrections.
     init : Init or str, default="global"
-        Initialization. "global" chooses among 5 candidates from summaries of all devices, sent along a spanning tree,
-        or flooded if messages are changed, late or lost, or if links change.
+        Initialization; see docs/ref/initializations.md.
     groups : int, "auto" or False, default=False
         Number of groups of devices with separate clusterings; links between groups are removed. "auto": chosen at the
-        root of a spanning tree. See `p2pkm.methods.init.tree_groups`.
+        root of a spanning tree.
     tol : float, default=1e-3
         A device has converged if no coordinate of its centroids moved by more than tol * sqrt(total variance) in its
         turn. At strong coupling moves are small long before the end: see `distance_left` of the summary.
@@ -185,12 +183,10 @@ class GTVMin(MethodBase):
     robust : {"none", "clip", "trim", "saturate"} or callable, default="none"
         Protection from Byzantine neighbors. "clip", "trim": see `p2pkm.methods.building_blocks.robust_neighbors`.
         "saturate": links lose strength beyond a threshold of disagreement, set after 8 clipped rounds at coupling 1.
-        A function takes the differences of g neighbors to the centroids of a device, float64[g, k, d], and returns
-        those that are used.
+        A function takes float64[g, k, d], see docs/howto/pass-a-function.md.
     shares : bool, default=False
-        Whether to assign a point x of device i to the cluster with the least ``|x - w_ic|^2 - 2 s2 log p_ic`` for its
-        shares p_ic and the estimated noise s2, in the update as in labels and `Result.predict`. With coupling "auto",
-        it is chosen. See `p2pkm.methods.building_blocks.shares`.
+        Whether to assign points by the estimated shares of the clusters at their device as well, see
+        docs/explain/gtvmin.md. With coupling "auto", it is chosen.
 
     Raises
     ------
@@ -208,8 +204,8 @@ class GTVMin(MethodBase):
 
     Notes
     -----
-    **Objective.** Equation (7) of [1]_, with the local loss L_i (6) and the generalized total variation d (4), which
-    sums over both sides the squared distance of each centroid to the nearest one of the other side::
+    **Objective.** Equation (7) of [1]_, with the local loss L_i (6) and the generalized total variation d (4), the
+    squared distances of each centroid to the nearest one of the other side, summed over both sides::
 
         F(W) = sum_i L_i(W_i) + sum_{links ij} alpha_ij d(W_i, W_j)
 
@@ -229,7 +225,7 @@ class GTVMin(MethodBase):
 
     **Messages.** k centroids to each neighbor, whenever the device is active.
 
-    **Link weights.** They multiply alpha_ij, also those that ``coupling="links"`` estimates.
+    **Link weights.** They multiply alpha_ij.
 
     **Convergence.** F never increases with "colored" and "async" for 0 < theta < 2 and any number of passes, with or
     without swaps. With "jacobi" it never increases for one pass and theta <= 1, or for any number of passes with
@@ -238,7 +234,7 @@ class GTVMin(MethodBase):
 
     **Privacy.** No guarantee. Neighbors receive the centroids of every turn, and with shares, coupling "auto", "bayes"
     or "links" mean and number of points of each local cluster. With ``init="global"`` a device receives centroids and
-    counts of all devices below it in a tree, with `groups` also squared errors.
+    counts of all devices below it in a tree.
 
     **Differences from the paper.** Algorithm 1 of [1]_ does not minimize (8): see docs/explain/errata.md.
 

@@ -108,8 +108,8 @@ class Private(MethodBase):
         Value of every coordinate of the center of the ball, from public knowledge.
     trust : {"masks", "none", "server"}, default="masks"
         Trusted devices. "masks": no single device; masks hide each table, and each device adds a share of the noise.
-        "none": no device; each device adds all of the noise. "server": the root, which adds the noise, and all devices
-        that forward sums.
+        "none": none; each device adds all of the noise. "server": the root, which adds the noise, and all devices that
+        forward sums.
     curious : int, default=1
         Number of colluding devices tolerated with ``trust="masks"``; less than the number that disconnects the graph.
     relation : {"add", "replace", "device"}, default="add"
@@ -119,8 +119,7 @@ class Private(MethodBase):
         Largest contribution of a device, in points, with ``relation="device"`` only; default: 4. Noise is proportional
         to it. A smaller value gives devices with many points less weight.
     noise_seed : int, optional
-        Seed of noise and masks instead of the secret of the operating system, for tests and studies of accuracy. With
-        it the guarantee is void.
+        Seed of noise and masks, for tests and studies of accuracy. With it the guarantee is void.
 
     Raises
     ------
@@ -151,12 +150,11 @@ class Private(MethodBase):
     5. A Lloyd step in the subspace [2]_, [3]_, 10 %, and 1 to 8 in all dimensions, 25 %. There the part of a centroid
        outside of the subspace is shrunk according to its noise.
 
-    Without projection, the cells have 45.8 %, and two Lloyd steps 42.2 %. With d <= 3 the mean is left out, rings have
-    6.1 %, two sums of cells 60.3 %, and two steps 33.6 %. Each device adds to each number normal noise of standard
-    deviation ``D / (mu_i sqrt(h))``, with the sensitivity D, h = n - `curious` for "masks" and h = 1 otherwise.
+    Without step 3, cells and Lloyd steps share its budget, and with d <= 3 also that of the mean. Each device adds to
+    each number normal noise of standard deviation ``D / (mu_i sqrt(h))``, with the sensitivity D, h = n - `curious` for
+    "masks" and h = 1 otherwise.
 
-    With ``relation="device"`` each device scales its table to at most `points` times D, and the noise is `points` times
-    as large.
+    With ``relation="device"`` each device scales its table to at most `points` times D, and the noise with it.
 
     **Messages.** 32 bytes over every link and direction once (only "masks"). Then per sum one table up and one command
     down per tree link, 8 bytes per number. The number of sums, 5 to 16, depends on noisy totals only.
@@ -166,9 +164,9 @@ class Private(MethodBase):
     **Privacy.** (epsilon, delta)-differential privacy for each point of the other devices, with ``relation="device"``
     for all points of a device together, against any `curious` colluding devices ("masks"), any number of them ("none"),
     or recipients of the centroids ("server"); proof in docs/explain/proofs.md. If all other devices collude, "masks"
-    leaves `epsilon_alone`. Noise and masks come from a secret of the operating system, in memory only, so a run writes
-    no checkpoints and cannot be resumed or repeated. docs/howto/private-clustering.md says what may be published and
-    what is not protected. Assumes that devices follow the protocol, and ignores the rounding of floating-point numbers.
+    leaves `epsilon_alone`. Noise and masks come from a secret of the operating system, so a run cannot be resumed or
+    repeated. docs/howto/private-clustering.md says what may be published. Assumes that devices follow the protocol, and
+    ignores the rounding of floating-point numbers.
 
     **Faults.** Rejected.
 

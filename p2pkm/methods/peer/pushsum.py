@@ -20,8 +20,8 @@ from topologies.mixing import mean_link_weights
 class PushSumLloyd(CountedLloyd):
     r"""Lloyd steps on sums and counts that devices distribute in equal shares to neighbors.
 
-    Every round approximates a Lloyd step on the pooled points: in T turns each device divides its sums and counts
-    equally between itself and its neighbors. It needs to know only its own degree. Clusters are paired by their number.
+    Every round approximates a Lloyd step on the pooled points. A device needs to know only its own degree. Clusters are
+    paired by their number.
 
     Parameters
     ----------
@@ -60,8 +60,7 @@ class PushSumLloyd(CountedLloyd):
         T times:  z_ic <- A_ii z_ic + sum_{j in N_i} A_ij z_jc,   A_ji = A_ii = 1 / (1 + deg_i)
         (s, v) = z_ic;  w_ic <- s / v
 
-    Devices with many neighbors receive more than others; this factor cancels in the ratio. A centroid does not move if
-    v < 1e-12 points of mean weight.
+    A centroid does not move if v < 1e-12 points of mean weight.
 
     **Messages.** k rows (s, v) / (1 + deg_i) to each neighbor, once per turn and in the initial exchange.
 

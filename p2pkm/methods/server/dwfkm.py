@@ -18,8 +18,8 @@ from p2pkm.core.validation import check_integer, check_positive
 class DWFKM(ServerMethodBase):
     r"""Local Lloyd steps, and means of rows of equal number at a server, weighted by points (DWF k-means).
 
-    In each round all clients take Lloyd steps from the server's centroids. The server averages the results of each
-    cluster, weighted by points.
+    In each round all clients take Lloyd steps from the server's centroids, and the server averages the results of each
+    cluster.
 
     Parameters
     ----------
@@ -61,8 +61,7 @@ class DWFKM(ServerMethodBase):
     **Messages.** Up: one row (centroid, count) per cluster; the first report has counts 0, which are not used. Down:
     the centroids.
 
-    **Convergence.** Not guaranteed with several local steps: clients move a centroid to different places, and the mean
-    of these is not the mean of the points.
+    **Convergence.** Not guaranteed with several local steps.
 
     **Privacy.** No guarantee. The server receives centroids and counts of single clients. A cluster of one point is
     that point.

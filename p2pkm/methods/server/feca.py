@@ -19,8 +19,8 @@ from p2pkm.methods.init.given import cluster_from_random_points
 class FeCA(ServerMethodBase):
     r"""One-shot aggregation of refined local centroids by balls (FeCA).
 
-    Each client runs k-means, removes centroids that cover several true clusters, and sends the rest with radii. The
-    server groups them by balls, largest first, and returns the means of the k fullest balls.
+    Each client runs k-means and removes centroids that cover several true clusters. The server groups the others by
+    balls and returns the means of the k fullest.
 
     Parameters
     ----------
@@ -67,8 +67,7 @@ class FeCA(ServerMethodBase):
         server:       the largest remaining ball takes all centroids inside; the k balls with most members -> their
                       means
 
-    A single centroid has the radius ``max |x - c|``. If "theoretical" leaves fewer than two centroids, it uses half the
-    least distance of all. With fewer than k balls the result has fewer centroids.
+    With fewer than k balls the result has fewer centroids.
 
     **Messages.** Up: one row (centroid, radius) per remaining centroid, once. Down: at most k centroids.
 

@@ -100,8 +100,7 @@ class FedDPState(NamedTuple):
 class FedDPKMeans(MethodBase):
     r"""Differentially private k-means with a trusted server, and optionally points at the server (FedDP-KMeans).
 
-    Clients send sums to a trusted server, which adds noise. Points that the server holds, or random places, weighted by
-    noisy counts, give the initial centroids.
+    Clients send sums to a trusted server, which adds noise.
 
     Parameters
     ----------
@@ -123,8 +122,7 @@ class FedDPKMeans(MethodBase):
         Points per cluster that the server holds: a random sample of the points of the clients, which the guarantee does
         not protect. 0: none.
     noise_seed : int, optional
-        Seed of the noise instead of the secret of the operating system, for tests and studies of accuracy. With it the
-        guarantee is void.
+        Seed of the noise, for tests and studies of accuracy. With it the guarantee is void.
 
     Raises
     ------
@@ -164,8 +162,7 @@ class FedDPKMeans(MethodBase):
 
     **Differences from the paper.** The noise on second moments is scaled to R^2, their sensitivity, instead of R
     (docs/explain/errata.md). Counts have normal instead of Laplace noise. The split of the budget, the threshold of two
-    standard deviations, and candidates without points at the server are choices of p2pkm. Privacy of whole clients is
-    not implemented.
+    standard deviations, and candidates without points at the server are choices of p2pkm.
 
     **Faults.** Rejected, as in `Private`.
 

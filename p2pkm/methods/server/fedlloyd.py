@@ -48,13 +48,8 @@ class FedLloyd(TreeLloyd):
     -----
     **Objective.** The k-means cost of the pooled points.
 
-    **Update.** That of `TreeLloyd`, with the parent of every client at the server [1]_ [2]_. One round:
-
-    1. Up: client i sends the change of its integer sums S_ic and counts n_ic, and the cost of its points.
-    2. Server: adds them, and moves each centroid to the mean of its points on the grid.
-    3. Down: the moves, as integers.
-
-    Then the clients take `local_steps`, if there are any.
+    **Update.** That of `TreeLloyd`, with the parent of every client at the server [1]_ [2]_. Then the clients take
+    `local_steps`, if there are any.
 
     **Messages.** Up: k rows (S, n) and one row with the cost. Down: k rows of moves and one row with a command. Encoded
     as in `TreeLloyd`.

@@ -30,8 +30,7 @@ _STEPS = 500
 class FFCM(ServerMethodBase):
     r"""Federated fuzzy c-means, with averages (ffcm1) or k-means (ffcm2) at a server.
 
-    In each round all clients run fuzzy c-means from the server's centroids. The server averages centroids of equal
-    number (version 1), or clusters all of them (version 2).
+    In each round all clients run fuzzy c-means from the server's centroids.
 
     Parameters
     ----------

@@ -25,8 +25,7 @@ _TOL = 1e-4
 class FKM(ServerMethodBase):
     r"""Federated k-means with a server: local Lloyd steps, weighted k-means of all centroids.
 
-    In each round all clients take a Lloyd step from the server's centroids. The server clusters the resulting rows by
-    weighted k-means with new seeds.
+    In each round all clients take a Lloyd step from the server's centroids, and the server clusters all rows.
 
     Parameters
     ----------
@@ -84,8 +83,7 @@ class FKM(ServerMethodBase):
 
     **Messages.** Up: one row (centroid, count) per cluster of the client. Down: k centroids.
 
-    **Convergence.** Not guaranteed. The server draws new seeds in every round, so the order of its centroids changes,
-    and it may return to earlier centroids.
+    **Convergence.** Not guaranteed. The server draws new seeds in every round, so it may return to earlier centroids.
 
     **Privacy.** No guarantee. The server receives centroids and counts of single clients. The k-means++ seeds of the
     first message are points of the client.

@@ -24,8 +24,7 @@ _STEP = 2.0**-53
 class FKMeansCB(ServerMethodBase):
     r"""One-shot k-means of local centroids computed from points with Laplace noise (FKmeansCB).
 
-    Each client clusters its points with noise, and the server the centroids of all clients. Labels are those of the
-    points without noise.
+    Labels are those of the points without noise.
 
     Parameters
     ----------

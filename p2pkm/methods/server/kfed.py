@@ -76,11 +76,11 @@ class KFED(ServerMethodBase):
     **Convergence.** One-shot. Well separated clusters are found if no client has more than sqrt(k) of them [1]_.
     Otherwise the cost is far above that of central k-means.
 
-    **Privacy.** No guarantee. The server receives centroids of single clients. A cluster of one point is that point. A
-    client with at most k' points sends all of them unchanged.
+    **Privacy.** No guarantee. The server receives centroids of single clients. A client with at most k' points sends
+    all of them unchanged.
 
-    **Differences from the paper.** The seeds of [1]_ are any 10-approximation; here they are drawn by k-means++. A
-    cluster that loses all rows takes the row farthest from its centroid. Weights of points count at the client.
+    **Differences from the paper.** The seeds of [1]_ are any 10-approximation; here they are drawn by k-means++.
+    Weights of points count at the client.
 
     References
     ----------

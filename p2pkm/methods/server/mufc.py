@@ -81,13 +81,12 @@ class MUFC(ServerMethodBase):
     **Privacy.** No guarantee. **Without `low` and `high` the server receives the bounds of every client unmasked**,
     which are values of its points; for a client with a single point the bounds are that point. With them all messages
     are masked: ``z^(l) = r_l - r_(l+1)`` around a ring of the clients, where only l - 1 and l know the uniform random
-    stream r_l, here from the key of the simulation. The server learns the total, a histogram of seeds, which are points
-    up to the width of a bin; if both neighbors of a client in the ring disclose their streams, it learns the histogram
-    of that client. A single client is not protected.
+    stream r_l, here from the key of the simulation. The server learns a histogram of all seeds, which are points up to
+    the width of a bin; if both neighbors of a client disclose their streams, it learns that of the client.
 
     **Faults.** Lost messages are rejected: masks cancel only if the messages of all clients arrive.
 
-    **Differences from the paper.** The unlearning of [1]_ is not implemented. To forget a point, run again without it.
+    **Differences from the paper.** Unlearning is not implemented: run again without the point.
 
     References
     ----------

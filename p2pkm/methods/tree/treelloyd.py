@@ -120,8 +120,8 @@ class TreeLloyd(MethodBase):
         Number of groups of devices with separate clusterings. "auto": chosen at the root. Cannot be combined with
         `search` or another `init`. See `p2pkm.methods.init.tree_groups`.
     local_steps : int, default=0
-        Largest number of Lloyd steps that each device takes on its local points after the common clustering, which
-        give the device its own centroids. 0: all devices keep the common ones.
+        Largest number of Lloyd steps that each device takes on its local points after the common clustering, which give
+        it its own centroids.
     pull : float, default=0.0
         Weight of a common centroid, in points, in the mean by which a device computes its own centroid; see
         `p2pkm.methods.tree.local_steps`. Requires `local_steps`.
@@ -155,10 +155,8 @@ class TreeLloyd(MethodBase):
     2. Root: ``z_c = rint(g S_c / n_c) - Z_c`` from the total sums; 0 if n_c is 0.
     3. Down: z. All devices set ``Z <- Z + z``.
 
-    A first round sends weight, cost and the number of rows with points up, from which the root chooses s, 0.3 standard
-    errors of a cluster mean but at least 1/64 of the standard deviation within clusters, halved when the cost has
-    fallen to a quarter, and g, for which rounding sums costs at most as much as rounding centroids
-    (docs/explain/proofs.md).
+    From a first round the root chooses s, 0.3 standard errors of a cluster mean, and g, for which rounding sums costs
+    at most as much as rounding centroids (docs/explain/proofs.md).
 
     With `local_steps` each device then takes Lloyd steps on its local points from the common centroids w; with `pull` >
     0 they decrease ``L_i(v_i) + pull sum_c |v_ic - w_c|^2``. Cluster c of a device is still cluster c of all others.
@@ -175,9 +173,8 @@ class TreeLloyd(MethodBase):
     centroids, with `groups` of all groups. `min_cluster_size` is therefore rejected.
 
     **Faults.** Faults of messages and links are rejected. When a device leaves, the others elect a root and build a new
-    tree, which costs two rounds. Disconnected parts continue separately; connected again, they adopt the result of the
-    elected root. A Lloyd step needs a round in which no device leaves or returns, so use tree Lloyd where devices leave
-    rarely.
+    tree, which costs two rounds. Disconnected parts continue separately. A Lloyd step needs a round in which no device
+    leaves or returns.
 
     References
     ----------
@@ -358,6 +355,11 @@ class TreeLloydOnGraph(OnGraph):
         count, _ = self.counts
         passes = work.sizes * (3 * self.k + 2) * work.d * count
         return passes * work.rows // np.maximum(degrees * (self.row_capacity * count + 1), 1) + work.rows * (work.d + 1)
+
+    def tree_sums(self, state: TreeLloydState, devices: Devices) -> tuple[Floats, Floats]:
+        """Return the sums and counts that each device has sent, and the totals of the roots."""
+        is_root = self.tree.parent[devices.ids] < 0
+        return state.sent_sums, np.where(is_root[:, None, None], state.sums, 0.0)
 
     def initial_state(self, devices: Devices, start: Any) -> TreeLloydState:
         """Start from the centroids of the last stage, with room for the rows of a search."""

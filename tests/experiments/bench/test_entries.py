@@ -143,6 +143,39 @@ def test_wrong_entries_are_refused(entries, said, tmp_path):
     assert ending.code == 2 and said in ending.err
 
 
+def test_options_add_an_entry_beside_each_method_that_can_run_with_them(rows, tmp_path):
+    """Its rows are those of the same entry in a suite file, and the rows of the other entries stay."""
+    path, options = write(tmp_path, PLAIN), {"deadline": 0.07, "link_model": "edge"}
+    found = p2pkm.bench("dwfkm,fkm,kfed,gtvmin", suite=path, progress=False, out=tmp_path / "out", **options)
+    named = {row["entry"]: row for row in found.rows}
+    added = [name for name in named if "(deadline=0.07 edge)" in name]
+    assert [name.partition(" ")[0] for name in added] == ["dwfkm", "fkm", "kfed"]
+    assert named.pop(added[1]) == rows["fkm (until 0.07 s)"] | {"entry": added[1]}
+    assert {name: row for name, row in named.items() if name in rows} == {
+        name: row for name, row in rows.items() if name not in VARIANTS
+    }
+    # The folder has the options: it is complete, and continued without them.
+    ending = here("resume", tmp_path / "out", "-q")
+    assert ending.code == 0 and added[1] in ending.out
+
+
+def test_options_of_entries_are_objects_or_text(tmp_path):
+    asked = [
+        [
+            row["entry"]
+            for row in p2pkm.bench("fkm", suite=write(tmp_path, PLAIN), progress=False, client_share=share).rows
+        ]
+        for share in (0.5, "0.5", p2pkm.ClientShare(0.5))
+    ]
+    assert asked[0][-1] == "fkm (client_share=0.5)" and asked[0] == asked[1] == asked[2]
+
+
+def test_entries_with_options_are_ranked_by_test_points_too(tmp_path):
+    data = ["--data", "device-clusters", "-k", 3, "--devices", 8, "--test-share", 0.25]
+    ending = here("bench", *data, "--algorithm", "dwfkm,local", "--seeds", 0, "--client-share", 0.5, "--dry-run")
+    assert ending.code == 0 and "3 entries: dwfkm, local, dwfkm (client_share=0.5)" in ending.out
+
+
 def test_the_suite_clients_has_them_for_all_methods_that_ask_clients_in_several_rounds():
     suite = read_suite("clients")
     listed = list_entries(split_list(suite.algorithm), suite.variants)

@@ -283,6 +283,38 @@ def test_the_excess_that_theory_expects_is_planned(roomy):
         assert found["excess_predicted"] is found["excess_strong"] is None
 
 
+FKM = ("--algorithm", "fkm", "--devices", "16", "--data", "iris", "-k", "3", "--client-share", "0.25:by=availability")
+
+
+def test_a_plan_says_that_faults_and_a_deadline_are_not_counted(roomy):
+    """Its numbers are those of the run without them, called about."""
+    faults = ("--faults", "dropout=0.2", "--link-model", "edge", "--deadline", "0.5")
+    text = here("plan", *FKM, *faults).out
+    assert (
+        "not counted: faults dropout=0.2 and deadline 0.5: planned as if all devices took part and all messages "
+        "arrived in time; a round with fewer than 4 of the 16 clients available asks fewer\n"
+    ) in text
+    plain, planned = (json.loads(here("plan", *FKM, *more, "--format", "json").out) for more in ((), faults))
+    assert plain["not_counted"] == "" and planned["not_counted"] in text
+    (usual,), (stage,) = plain["stages"], planned["stages"]
+    assert usual["first"]["messages"] == stage["first"]["messages"] == 8
+    assert usual["first"]["exact_messages"] and not usual["assumed"]
+    assert stage["assumed"] and not stage["first"]["exact_messages"]
+    assert f"about {stage['total']['messages']:,}" in text
+
+
+def test_stages_before_the_method_are_planned_exactly_unless_they_have_faults(roomy):
+    words = ("plan", "--devices", "8", "--data", "iris", "-k", "3", "--init", "flooded-summaries", "--format", "json")
+    for faults, assumed in (("loss=0.1", False), ("loss=0.1,stages=all", True)):
+        stages = json.loads(here(*words, "--faults", faults).out)["stages"]
+        assert stages[-1]["assumed"] and stages[0]["assumed"] == assumed, faults
+
+
+def test_a_plan_refuses_faults_that_the_run_would_refuse(roomy):
+    ending = here("plan", "--algorithm", "coreset", "--devices", "8", "--faults", "loss=0.1")
+    assert ending.code == 2 and "--faults cannot be combined with coreset" in ending.err
+
+
 def test_json_holds_what_the_text_says(roomy):
     ending = here(
         "plan",

@@ -596,7 +596,8 @@ REFUSED = (
     (
         {"epsilon": 1.0},
         {},
-        "requires radius. Use algorithm='private:epsilon=1.0,noise_seed=0,radius=1', with values for your points",
+        r"requires radius\. Use algorithm='private:epsilon=1\.0,noise_seed=0,radius=28\.3': 28\.3 is the radius for "
+        "two features with public ranges",
     ),
     ({"epsilon": 1.0, "radius": 9.0}, {"scale": "minmax"}, "must not compute anything from them before"),
     ({"epsilon": 1.0, "radius": 9.0}, {"faults": "loss=0.1"}, "must not repeat a sum that fails"),
