@@ -239,7 +239,10 @@ class Monitor:
         columns = self._gather_columns(self._measure_sums(state, algorithm))
         variation, penalties, factor = (add(column) for column in islice(columns, 3))
         self._rounding = self.every * factor * float(next(columns).max(initial=0.0))
-        weights = next(columns)[: devices.clients].copy()
+        weights = next(columns)[: devices.clients]
+        # Usually all are 1: then a view of one number takes no memory beside the digests.
+        weights = np.broadcast_to(1.0, weights.shape) if (weights == 1.0).all() else weights.copy()
+        del columns
         evaluator = self.cost_evaluator
         test_costs = None if evaluator is None else evaluator.test_costs
         columns = self._gather_columns(self._measure_devices(state.centroids))
