@@ -24,7 +24,7 @@ _UNLABELED_POINT = 6
 
 # Graph, per directed edge.
 _EDGE = 37
-_GLOBAL_EDGE = 16  # of it for edges of devices on other ranks
+_GLOBAL_EDGE = 8  # of it for edges of devices on other ranks
 _EDGE_COUNTS = 16  # counts of the ledger, at the end
 _EDGE_RESULT = 32  # counts, variation, source and reverse, which rank 0 gathers from several ranks
 _EDGE_OBJECT = 250  # if the graph consists of Python objects, as in networkx
