@@ -487,3 +487,11 @@ def test_rounds_are_printed_in_the_form_of_kmeans(capsys, options, cost, end):
     # gtvmin has an acceptance test
     assert f"{model.wire_bytes_:,} encoded bytes sent." in lines[-2] or options["algorithm"] == "gtvmin"
     assert lines[-1].startswith(end.format(model.n_iter_))
+
+
+@pytest.mark.parametrize("rows", [[["a"], ["b"]], np.array([["1.5"], ["a"]]), np.array([[1.5], ["a"]], object)])
+def test_text_is_refused_with_a_remedy(rows):
+    with pytest.raises(ValueError, match=r"^X has text, 'a'; expected numbers\. .*p2pkm\.read_table"):
+        P2PKMeans(1).fit(rows)
+    with pytest.raises(ValueError, match=r"^X has text, 'a'"):
+        fit().predict(rows)

@@ -32,6 +32,8 @@ _SCALES = {"ratio": "log ratios", "difference": "differences"}
 # Names of the metrics that rank configurations in sentences, and of their effects.
 _LABELS = {COMMON: "cost relative to central k-means", PERSONAL: "test cost relative to a common clustering"}
 _EFFECTS = {COMMON: "cost", PERSONAL: "test cost"}
+# Smaller differences, in percent, are those of rounding: 1.62e-08 % is no effect to report.
+_LEAST_PERCENT = 0.001
 
 
 def conclude(
@@ -152,6 +154,9 @@ def _list_verdicts(standings: Sequence[Standing], figure: str, seeds: int, withi
 
 def format_comparison(gap: PairedTest, figure: str) -> str:
     """Describe an effect with the interval of its verdict; for an undecided pair also the number of seeds for one."""
+    equal = 1.0 if gap.scale == "ratio" else 0.0
+    if gap.effect == equal and gap.interval == (equal, equal):
+        return f"{_name_effect(gap, figure)} identical"
     text = f"{_name_effect(gap, figure)} {format_effect(gap.effect, gap, figure)}"
     if gap.test:
         level = "90 % interval" if gap.verdict == EQUIVALENT else "interval"
@@ -188,8 +193,10 @@ def format_interval(gap: PairedTest, figure: str) -> str:
 
 
 def format_percent(share: float) -> str:
-    """Format a relative difference in percent with its sign and three significant digits."""
+    """Format a relative difference in percent with its sign, three significant digits; tiny ones as a bound."""
     percent = float(f"{100.0 * share:.3g}")
+    if 0.0 < abs(percent) < _LEAST_PERCENT:
+        return f">-{_LEAST_PERCENT:g} %" if percent < 0 else f"<+{_LEAST_PERCENT:g} %"
     return f"{percent:+,.0f} %" if abs(percent) >= 1000.0 else f"{percent:+.3g} %"
 
 

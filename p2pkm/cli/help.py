@@ -1,6 +1,7 @@
 """Help of the command line: the short help, all options in groups, and topics."""
 
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from textwrap import wrap
@@ -13,6 +14,8 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.core.plugins import summarize
 from p2pkm.core.spec import parameters, show, suggest
 from p2pkm.engine.run_options import OPTIONS, SECTIONS, RunOptions
+from p2pkm.methods.registry import find
+from p2pkm.methods.registry import names as list_methods
 
 _EXAMPLES = (
     ("p2pkm --graph ring", "16 devices in one process"),
@@ -28,6 +31,8 @@ _COMMANDS = {
 _WIDTH = 100
 # Heading of options that are not options of a run.
 _OTHER = "Other options"
+# Number of places of a key that an error lists.
+_OWNERS = 3
 
 
 class GroupedCommand(click.Command):
@@ -105,6 +110,11 @@ def explain_topic(topic: str) -> str:
         command = root.command.commands[name]
         return command.get_help(click.Context(command, info_name=name, parent=root))
     if name not in options:
+        if owners := [f"help {_topic(option)}" for option in _LISTS if name in _read_keys(option)] + [
+            f"algorithms {method}" for method in list_methods() if name in _read_parameters(method)
+        ]:
+            listed = ", ".join(f"p2pkm {owner}" for owner in owners[:_OWNERS]) + ", ..." * (len(owners) > _OWNERS)
+            raise ExperimentError(f"{topic} is a key of a specification NAME:key=value, not an option. Use {listed}")
         for option in _LISTS:
             if topic in (line.split(":")[0].split()[0] for line in _LISTS[option]() if line.startswith("  ")):
                 way = f"algorithms {topic}" if option == "algorithm" else f"help {_topic(option)}"
@@ -120,6 +130,23 @@ def explain_topic(topic: str) -> str:
     elif name in OPTIONS and (values := _list_values(get_type_hints(RunOptions)[name])):
         lines += ["", f"Values: {', '.join(values)}."]
     return "\n".join(lines)
+
+
+def _read_keys(option: str) -> set[str]:
+    """Read the keys of the specifications of an option from its list: ``key=value``, or the names before a colon."""
+    keys = set[str]()
+    for line in _LISTS[option]():
+        if re.match(r"  \S", line):
+            head, colon, _ = re.split(r"  +", line.strip())[0].partition(": ")
+            keys.update(re.findall(r"(\w+)=", head))
+            keys.update(head.split(", ") if colon else ())
+    return keys
+
+
+def _read_parameters(method: str) -> set[str]:
+    """Read the keys of a method; none of a plug-in that cannot be imported."""
+    kind = summarize(method, find)
+    return set() if isinstance(kind, str) else set(parameters(kind))
 
 
 def _topic(name: str) -> str:

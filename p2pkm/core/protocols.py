@@ -275,6 +275,10 @@ class MethodBase:
         """Parameters that a run fills in unless something excludes them (`p2pkm.engine.conflicts`)."""
         return {}
 
+    def list_substitutes(self, topology: Any) -> Mapping[str, Any]:
+        """Return what a run on a graph uses in place of `preferred`; called after `configure`."""
+        return {}
+
     def check_parameters(self) -> None:
         """Reject parameters that exclude each other, for `preferred`; other parameters were checked when created."""
 

@@ -71,7 +71,7 @@ def list_notes(partition: Spec, table: Any, shards: Any, topology: Any) -> tuple
     if names:
         from p2pkm.data.identifiers import note_alike
 
-        notes += note_alike(names)
+        notes += note_alike(names, dict(zip(names, shards.sizes.tolist(), strict=False)) if in_memory else None)
     empty = np.flatnonzero(shards.sizes[:n] == 0).tolist() if in_memory else table.list_empty(n)
     if empty:
         listed = ", ".join(names[i] if names else str(i) for i in empty[:_LISTED]) + ", ..." * (len(empty) > _LISTED)

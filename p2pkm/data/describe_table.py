@@ -85,8 +85,8 @@ class TableDescription(NamedTuple):
     options : dict of str to str
         Arguments of `p2pkm.read_table` that read the table.
     command : str
-        Command line that reads the table, with a common scale if the features need one; empty if no column can be a
-        feature.
+        Command line that clusters the table, with a common scale if the features need one, and a number of clusters
+        that is chosen from the points; empty if no column can be a feature.
     """
 
     rows: int
@@ -169,6 +169,7 @@ def describe_table(
     if _differ_in_scale(table, columns, intake):
         notes += ("the features have very different spreads, and the widest would decide: --scale standard",)
         words += ["--scale", "standard"]
+    words += ["-k", "auto"]
     command = shlex.join(["p2pkm", *map(str, data), *words])
     if not any(column.use.startswith("feature") for column in columns):
         command = ""
@@ -424,7 +425,7 @@ def _list_notes(
         notes.append(f"{repeated:,} of {len(rows):,} rows repeat an earlier row: check for copies")
     if intake.thousands == "." and any(column.kind == "number" for column in columns):
         notes.append("points are read as separators of thousands: check that 7.400 means 7400")
-    notes += note_alike(list(groups))
+    notes += note_alike(list(groups), groups)
     notes += [f"device {name!r} has only {size} row{'s' * (size != 1)}: consider --min-cluster-size"
               for name, size in groups.items() if size < _SMALL]  # fmt: skip
     return tuple(notes)

@@ -7,7 +7,7 @@ equal (Unicode normalization form C): some systems write é as e and a combining
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -324,8 +324,11 @@ def join_names(names: Sequence[str]) -> str:
     return text.getvalue()
 
 
-def note_alike(names: Sequence[str]) -> tuple[str, ...]:
-    """List names of devices that are probably one device in a note; no note if there are none."""
+def note_alike(names: Sequence[str], sizes: Mapping[str, int] | None = None) -> tuple[str, ...]:
+    """List names of devices that are probably one device in a note; no note if there are none.
+
+    The suggested command keeps the name with the most rows, of equal ones the first; without `sizes`, the first.
+    """
     from shlex import quote
     from unicodedata import combining, normalize
 
@@ -340,7 +343,8 @@ def note_alike(names: Sequence[str]) -> tuple[str, ...]:
     if not groups:
         return ()
     more = f", and {len(groups) - _GROUPS} more groups" if len(groups) > _GROUPS else ""
-    renamed = [f"{name}={group[0]}" for group in repeated[:_GROUPS] for name in group[1:]]
+    kept = [max(group, key=lambda name: sizes[name] if sizes else 0) for group in repeated[:_GROUPS]]
+    renamed = [f"{name}={keep}" for group, keep in zip(repeated, kept, strict=False) for name in group if name != keep]
     if any("=" in name for group in repeated[:_GROUPS] for name in group):
         way = "Use one name"
     else:

@@ -24,7 +24,7 @@ from p2pkm.core.batch import Floats
 from p2pkm.core.digest import digest
 from p2pkm.core.errors import DataError, ExperimentError, TopologyError
 from p2pkm.core.protocols import PointCount, RunOutline
-from p2pkm.core.spec import suggest
+from p2pkm.core.spec import show, suggest
 from p2pkm.core.validation import check_limits, check_magnitude, check_scalar, find_limits
 from p2pkm.data.identifiers import ANSWERS, FILLING
 from p2pkm.data.shards import Shards
@@ -317,20 +317,28 @@ def check_fit(algorithm: Any, run: RunOutline, points: HasShape) -> None:
     algorithm.check(run, PointCount(points.n, points.m, points.d))
 
 
-def _take_preferred(at: Combination) -> tuple[Any, tuple[str, ...]]:
-    """Fill in the parameters that a method prefers; if the run would then be refused, only return a note that says why.
+def _take_preferred(at: Combination) -> tuple[Any, str]:
+    """Fill in the parameters that a method prefers; if the run would then be refused, only return the reason.
 
     The same table decides both: what is refused if asked for by name is not chosen as a default.
     """
     preferred = at.algorithm.preferred
     if not preferred:
-        return at.algorithm, ()
+        return at.algorithm, ""
     filled_in = at.algorithm.replaced(**preferred)
     reason = explain_refusal(at._replace(algorithm=filled_in))
+    return (at.algorithm, reason) if reason else (filled_in, "")
+
+
+def _note_substitutes(before: Any, after: Any, topology: Topology, reason: str) -> tuple[str, ...]:
+    """List a note that says why preferred parameters are not used, and which are; before, after: defaults resolved."""
     if not reason:
-        return filled_in, ()
-    names = ", ".join(f"{name}={value}" for name, value in preferred.items())
-    return at.algorithm, (f"{names}, the default of {at.algorithm.name}, is not used: {reason}",)
+        return ()
+    names, instead = (
+        ", ".join(f"{name}={show(value)}" for name, value in values.items())
+        for values in (before.preferred, after.list_substitutes(topology))
+    )
+    return (f"{before.name} uses {instead}, not its default {names}: {reason}",)
 
 
 def _resolve_defaults(
@@ -425,8 +433,9 @@ def build_run(
         check_limits(find_limits(points.points), "the points", points.points.dtype, each=options.scale != "none")
     # Other ranks do not need the number of features: rank 0 has resolved the initialization.
     d = 0 if points is None else points.d
-    algorithm, notes = _take_preferred(Combination(algorithm, vars(options), placed, topology, points))
-    algorithm, outline, placed = _resolve_defaults(algorithm, options, outline, d, planned, placed)
+    wanted, reason = _take_preferred(Combination(algorithm, vars(options), placed, topology, points))
+    algorithm, outline, placed = _resolve_defaults(wanted, options, outline, d, planned, placed)
+    notes = _note_substitutes(wanted, algorithm, topology, reason)
     record_every = options.record_every
     stream = None
     if options.stream is not None:

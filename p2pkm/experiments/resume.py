@@ -54,7 +54,7 @@ def resume(path: Path, output: OutputOptions) -> int:
         raise DataError(f"{path} {describe_missing_results(path)}. Wait until it ends, or stop it first")
     experiment = RunOptions.from_mapping(read_toml(str(config)), str(config))
     if state == "done":
-        return print_and_exit_code(load(path), experiment, output)
+        return _print_again(path, experiment, output)
     try:
         lock = lock_folder(path)
     except ExperimentError as error:
@@ -62,8 +62,15 @@ def resume(path: Path, output: OutputOptions) -> int:
     with lock:
         # Another process may have finished the run between the check above and the lock.
         if read_manifest(path).get("state") == "done":
-            return print_and_exit_code(load(path), experiment, output)
+            return _print_again(path, experiment, output)
         return print_and_exit_code(resume_run(experiment, lock, output), experiment, output)
+
+
+def _print_again(path: Path, experiment: RunOptions, output: OutputOptions) -> int:
+    """Print the summary of a run that another call has finished, and return the exit code."""
+    if not output.quiet:
+        print_note(f"{path} was already finished: nothing was computed")
+    return print_and_exit_code(load(path), experiment, output)
 
 
 def resume_run(experiment: RunOptions, lock: Lock, output: OutputOptions) -> Result:

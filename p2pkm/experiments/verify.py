@@ -24,7 +24,7 @@ from p2pkm.metrics.result import Result
 from p2pkm.network.world import connect
 from p2pkm.storage.checksums import FileMismatch, check_files
 from p2pkm.storage.load import load
-from p2pkm.storage.run_status import repeated_from
+from p2pkm.storage.run_status import describe_missing_results, repeated_from
 from p2pkm.storage.toml import read_toml
 
 _DIFFERENT = 6  # exit code if the results differ, or break a bound
@@ -62,10 +62,14 @@ def verify(path: Path, ranks: int | None, output: OutputOptions, *, files_only: 
             f"{path} was written by Result.save, without the arguments of the run, so that it cannot be repeated; "
             "expected the folder of a command. Its files are unchanged; use --files-only to check nothing else"
         )
-    if not (path / "config.toml").is_file() or before.summary["termination"] in STOPPED:
+    if before.summary["termination"] in STOPPED:
         raise DataError(
-            f"{path} holds an interrupted run, or lacks config.toml; expected a run that ended by itself. Its files "
-            "are unchanged; use --files-only to check nothing else"
+            f"{path} {describe_missing_results(path)}. Its files are unchanged; use --files-only to check nothing else"
+        )
+    if not (path / "config.toml").is_file():
+        raise DataError(
+            f"{path} lacks config.toml, without which the run cannot be repeated. Its files are unchanged; use "
+            "--files-only to check nothing else"
         )
     experiment = RunOptions.from_mapping(read_toml(str(path / "config.toml")), str(path / "config.toml"))
     if parse_method(experiment).build(experiment.draft_k).traits.is_secret:

@@ -37,6 +37,9 @@ _COUPLING_SOURCES = {
     # Of results of earlier versions.
     "rehearsal": "calibrated on local sums",
 }
+# Seconds from which a time is shown in a larger unit, the largest one of which it has two.
+_LONG_TIME = 1_000
+_UNITS = {"days": 86_400, "h": 3_600, "min": 60}
 # Within 10 % of 1, four decimals show an excess of 0.01 %; farther away, four significant digits are enough.
 _NEAR_ONE = 0.1
 
@@ -286,8 +289,12 @@ def format_compression(summary: Summary) -> Row:
 
 
 def format_time(summary: Summary) -> Row:
-    """Format the simulated time and the link model."""
-    return format_value(summary["virtual_seconds"]), f"seconds on the link model {summary['link_model']}"
+    """Format the simulated time and the link model; long times in minutes, hours or days."""
+    seconds, where = summary["virtual_seconds"], f"on the link model {summary['link_model']}"
+    if seconds is None or seconds < _LONG_TIME:
+        return format_value(seconds), f"seconds {where}"
+    unit, length = next((unit, length) for unit, length in _UNITS.items() if seconds >= 2 * length)
+    return f"{seconds / length:.3g} {unit}", f"{seconds:,.0f} seconds {where}"
 
 
 def format_lost(summary: Summary) -> Row:

@@ -377,14 +377,16 @@ class Ledger:
         """Add up all pending sparse messages."""
         if not self._pending_sparse:
             return
-        edges, *counts = (np.concatenate(part) for part in zip(*self._pending_sparse, strict=True))
+        # With millions of devices, each array is large, and a single exchange is pending: it is not copied.
+        parts = zip(*self._pending_sparse, strict=True)
+        edges, *counts = (part[0] if len(part) == 1 else np.concatenate(part) for part in parts)
         # Sum of the largest number of each exchange, which is at least 1.
         ends = np.array([len(part) for part, *_ in self._pending_sparse]).cumsum()
         starts = np.concatenate(([0], ends[:-1]))[np.diff(ends, prepend=0) > 0]
         largest = np.maximum.reduceat(np.maximum(counts[1], counts[2]), starts) if len(edges) else starts
         bound = int(np.maximum(largest, 1).sum()) + len(ends) - len(starts)
-        for total, count in zip(self._edges.reserve(bound), (np.ones_like(edges), *counts), strict=True):
-            np.add.at(total, edges, count.astype(total.dtype))
+        for total, count in zip(self._edges.reserve(bound), (1, *counts), strict=True):
+            np.add.at(total, edges, np.asarray(count).astype(total.dtype))
         self._pending_sparse.clear()
 
     def _shorten(self, exchange: ExchangeRecord) -> ExchangeRecord:

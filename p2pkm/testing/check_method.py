@@ -380,9 +380,10 @@ def _check_range(trial: _Trial) -> str:
     far.play(observer=observer)
     return observer.finding and (
         f"with points and initial centroids at {_SHIFT:g}, {observer.finding}; expected a centroid near the points, or "
-        "+inf in every column if it is absent. Leave a centroid unchanged when it has no points on a device: a sum of "
-        "no points is 0, and 0 / 0 must not become 0 by np.nan_to_num, np.maximum(counts, 1) or a small number that is "
-        "added; and add only tables that are there, divided by their own number or weight"
+        "+inf in every column if it is absent. Divide a sum of points and tables by all of their weights, which then "
+        "add up to 1, and add only tables that are there. Leave a centroid unchanged when it has no points on a "
+        "device: a sum of no points is 0, and 0 / 0 must not become 0 by np.nan_to_num, np.maximum(counts, 1) or a "
+        "small number that is added"
     )
 
 

@@ -387,9 +387,15 @@ def test_figures_that_have_no_log_are_told_as_differences():
     assert "Paired t-test on differences of 5 common seeds for 1 pair of configurations, level 0.05." in text
     text = conclude(groups("bytes", a=(9000, 9100, 9050, 9000, 9080), b=(0, 0, 0, 0, 0)), "bytes")
     assert "a (kB plain +9.0, interval +9.0 to +9.1)" in text
-    shares = {0.0: "+0 %", 4.2e-8: "+4.2e-06 %", -0.00123: "-0.123 %", 2.7131: "+271 %", 9.9951: "+1,000 %",
-              98765.4: "+9,880,000 %"}  # fmt: skip
+    shares = {0.0: "+0 %", 4.2e-8: "<+0.001 %", -4.2e-8: ">-0.001 %", 1e-5: "+0.001 %", -0.00123: "-0.123 %",
+              2.7131: "+271 %", 9.9951: "+1,000 %", 98765.4: "+9,880,000 %"}  # fmt: skip
     assert [format_percent(value) for value in shares] == list(shares.values())
+
+
+def test_equal_values_are_identical():
+    same = (1.2, 1.3, 1.1, 1.25, 1.31)
+    assert "Equivalent to it within 0.5 %: b (cost identical)." in conclude(groups("ratio_mean", a=same, b=same))
+    assert ": b (ARI against true labels identical)." in conclude(groups("ari", a=same, b=same), "ari")
 
 
 def test_failed_runs_and_missing_metrics_are_told():

@@ -88,9 +88,9 @@ class Arena:
         return _populate(alone, self.devices.stored, self.devices.offsets, self.means)
 
 
-def build(n: int, k: int, d: int) -> Arena:
-    """Lay out n devices of 100 points each; this rank draws those of its own."""
-    topology = Topology.from_graph(topologies.build("small-world", n, degree=DEGREE, light=True))
+def build(n: int, k: int, d: int, graph: topologies.CSRGraph | None = None) -> Arena:
+    """Lay out n devices of 100 points each on a small world, or another graph; this rank draws those of its own."""
+    topology = Topology.from_graph(graph or topologies.build("small-world", n, degree=DEGREE, light=True))
     means = np.random.default_rng(0).uniform(-_BOX, _BOX, (k, d))
     world = connect()
     own = len(place(topology, world.rank, world.size).ids)

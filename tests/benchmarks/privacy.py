@@ -5,8 +5,9 @@
 Ratio: cost on all points over the best of 20 central k-means; mean over seeds, standard error in brackets, and how many
 seeds are worse than 1.2: there a cluster is missed. The tables are those of docs/howto/private-clustering.md.
 
-WHAT is `table` (default), `rule`, `suite`, `rivals`, `verdicts`, `replace` or `devices`. `suite` has 16 data sets of 2
-to 784 features. `rivals` runs `private` and `feddp` on them, with points at the server and without them. `verdicts`
+WHAT is `table` (default), `rule`, `suite`, `few`, `rivals`, `verdicts`, `replace` or `devices`. `suite` has 16 data
+sets of 2 to 784 features. `few` has 300 points in 2 and 3 features, with the radius of the points and twice it.
+`rivals` runs `private` and `feddp` on them, with points at the server and without them. `verdicts`
 reads its output from the standard input, and tests whether `private` is at most 0.5 % worse than the better of `feddp`
 with points and the first edition. `replace` runs three data sets of `suite` under relation=replace. `devices` protects
 whole devices of 20 to 50 points.
@@ -203,6 +204,29 @@ def suite(seeds, only):
         report(name, f"{CENTRAL[0]}, {CENTRAL[1]}", np.array(ratios))
 
 
+FEW = {  # 100 points of a cluster, so that epsilon times the points per cluster is 50 to 800
+    "blobs d 2": lambda seed: (p2pkm.blobs(clusters=3, features=2, points=100, seed=seed)[0], 3),
+    "blobs d 3": lambda seed: (p2pkm.blobs(clusters=3, features=3, points=100, seed=seed)[0], 3),
+    "mixture d 2": partial(mixture, d=2, n=300, k=3, within=0.1),
+    "mixture d 3": partial(mixture, d=3, n=300, k=3, within=0.1),
+}
+
+
+def few(seeds, only):
+    """Measure tables of 300 points with the radius of the points, and with a public one twice as large."""
+    for name, draw_points in FEW.items():
+        if only not in name:
+            continue
+        ratios = {1.0: [], 2.0: []}
+        for seed in range(FIRST_SEED, FIRST_SEED + seeds):
+            X, k = draw_points(seed)
+            farthest, best = float(np.linalg.norm(X, axis=1).max()), baseline(X, k)
+            for times, values in ratios.items():
+                values.append([price(X, run(X, k, times * farthest, *CENTRAL, eps, seed)) / best for eps in EPSILONS])
+        for times, values in ratios.items():
+            report(f"{name}, n 300", f"{times:g} times the radius of the points", np.array(values))
+
+
 RIVALS = {  # the number of Lloyd steps of FedDP-KMeans is the better one in hindsight, for each data set and epsilon
     "private": (None,),
     "feddp with points": ({"server_points": 20, "steps": 0}, {"server_points": 20, "steps": 1}),
@@ -391,8 +415,8 @@ def report(name, who, ratios):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parts = {"table": table, "rule": rule, "suite": suite, "rivals": rivals, "verdicts": verdicts, "replace": replaced,
-             "devices": devices}  # fmt: skip
+    parts = {"table": table, "rule": rule, "suite": suite, "few": few, "rivals": rivals, "verdicts": verdicts,
+             "replace": replaced, "devices": devices}  # fmt: skip
     parser.add_argument("what", choices=tuple(parts), default="table", nargs="?")
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--only", default="", help="what is in the name of the data, or grid or random")

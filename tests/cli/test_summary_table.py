@@ -84,6 +84,22 @@ def test_a_row_is_there_only_if_it_says_more_than_another(row, summary, figure):
     assert found == NO_ROW if figure is None else found[0] == figure
 
 
+@each(
+    ("seconds", "figure", "meaning"),
+    [
+        (None, "-", "seconds on the link model wan"),
+        (999.4, "999.4", "seconds on the link model wan"),
+        (1_000.0, "16.7 min", "1,000 seconds on the link model wan"),
+        (7_200.0, "2 h", "7,200 seconds on the link model wan"),
+        (172_799.0, "48 h", "172,799 seconds on the link model wan"),
+        (604_800.0, "7 days", "604,800 seconds on the link model wan"),
+    ],
+)
+def test_long_simulated_times_are_in_larger_units(seconds, figure, meaning):
+    found = closing_rows.format_time({"virtual_seconds": seconds, "link_model": "wan"})
+    assert found == (figure, meaning)
+
+
 @pytest.mark.parametrize("stage", ["gtvmin", "leader"])
 @pytest.mark.parametrize(("quiet", "verbose"), [(False, True), (True, True), (False, False)])
 def test_progress_is_shown_unless_quiet_with_the_most_rounds_of_the_method(capsys, stage, quiet, verbose):

@@ -237,6 +237,8 @@ def test_spellings_are_merged_by_the_command_of_the_note(tmp_path, monkeypatch):
     assert f"--rename {rename}" in note_alike(sorted(set(sites)))[0].replace("'", "") or (
         "Use --rename" in note_alike(["München", "Muenchen"])[0]
     )
+    note = note_alike(["Muenchen", "München", "muenchen"], {"Muenchen": 22, "München": 73, "muenchen": 1})[0]
+    assert "--rename Muenchen=München,muenchen=München " in note.replace("'", "")
     for form in (rename, rename.split(","), dict(pair.split("=") for pair in rename.split(","))):
         table = p2pkm.read_table("t.csv", device_column="site", drop="sex", rename=form)
         assert table.device.tolist() == ["München", "München", "Bonn", "Bonn", "Essen", "Essen"]

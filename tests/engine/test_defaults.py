@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import p2pkm
@@ -182,11 +183,13 @@ REFUSED = [  # parameters, options, graph, and a word of the reason
 @pytest.mark.sample(5)
 def test_what_refuses_a_choice_by_name_is_why_it_is_not_the_default(method, options, graph, word):
     graph = topologies.complete(12) if graph is None else graph
-    (note,) = plan(p2pkm.GTVMin(3, **method), graph, **options).notes
-    assert note.startswith("coupling=auto, the default of gtvmin, is not used: ") and word in note
+    run = plan(p2pkm.GTVMin(3, **method), graph, **options)
+    (note,) = run.notes
+    lead, _, reason = note.partition(", not its default coupling=auto: ")
+    assert lead.startswith("gtvmin uses coupling=") and word in reason
     with pytest.raises(ExperimentError) as found:
         plan(p2pkm.GTVMin(3, coupling="auto", **method), graph, **options)
-    assert note.partition("used: ")[2] == str(found.value).partition(". ")[0]
+    assert reason == str(found.value).partition(". ")[0]
 
 
 @pytest.mark.parametrize(("method", "options"), [
@@ -200,9 +203,24 @@ def test_there_is_no_note_where_the_choice_runs_or_a_coupling_is_given(method, o
 @pytest.mark.slow
 def test_the_note_is_one_line_of_the_terminal_and_of_the_result():
     ending = here("--devices", 6, "--data", "grid16:points=6", "--noise", 0.1, "--out", "none", "-q")
-    assert ending.out.count("is not used") == 1 and "is not used" not in ending.err
+    assert ending.out.count("not its default") == 1 and "not its default" not in ending.err
     result = p2pkm.simulate(p2pkm.GTVMin(3), topologies.ring(6), deal(6), noise=0.1)
-    assert sum("is not used" in note for note in result.notes) == 1
+    assert sum("not its default" in note for note in result.notes) == 1
+
+
+@pytest.mark.parametrize(("method", "options"), [
+    ({}, {"faults": "loss=0.1"}), ({"groups": True}, {}), ({}, {"min_cluster_size": 2}), ({}, {"quantize": "rice"}),
+])  # fmt: skip
+@pytest.mark.parametrize("graph", [topologies.ring(6), topologies.ring(24)])
+def test_the_note_names_the_coupling_that_the_run_uses(method, options, graph):
+    points = deal(len(graph))
+    result = p2pkm.simulate(p2pkm.GTVMin(3, **method), graph, points, rounds=3, **options)
+    (note,) = (note for note in result.notes if "not its default" in note)
+    named = note.partition(",")[0].removeprefix("gtvmin uses coupling=")
+    given = named if named == "strong" else float(named)
+    again = p2pkm.simulate(p2pkm.GTVMin(3, coupling=given, **method), graph, points, rounds=3, **options)
+    assert again.summary["coupling"] == result.summary["coupling"]
+    assert np.array_equal(again.centroids, result.centroids)
 
 
 @each("name", "consensus pushsum tracking admm gossip dgc gossip-sum epidemic".split())

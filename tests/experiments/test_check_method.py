@@ -348,6 +348,11 @@ class AveragesZeros(Means):
         return (own + device.tables.sum(axis=0)) / (1 + len(device.tables))
 
 
+class ForgetsTheWeightsOfTables(Means):
+    def combine(self, device):
+        return (device.sums + device.tables.sum(axis=0)) / device.counts[:, None]
+
+
 class SendsZeros(p2pkm.DGC):
     """Its own centroids are right, but neighbors get 0 for a cluster without points."""
 
@@ -542,6 +547,7 @@ BROKEN = [
     (DividesByOneAtLeast, "range", "0 / 0 must not become 0"),
     (AddsLittleToCounts, "range", "a small number that is added"),
     (AveragesZeros, "range", "add only tables that are there"),
+    (ForgetsTheWeightsOfTables, "range", "Divide a sum of points and tables by all of their weights"),
     (SendsZeros, "range", r"message returned centroid \d of device \d as \[0. 0.\]"),
     (ServesZeros, "range", r"aggregate returned centroid 1 of device 0 as \[0. 0.\]"),
     (HidesAColumn, "bytes", r"device 0 sent .* in column 0 of the header .* Bytes of the header are not counted"),

@@ -198,6 +198,8 @@ def test_a_signal_leaves_a_checkpoint_of_its_round(tmp_path, monkeypatch, number
     manifest, summary = (json.loads(Path("run", name).read_text()) for name in ("manifest.json", "summary.json"))
     assert (manifest["state"], summary["termination"], summary["rounds"]) == ("interrupted", stop, 4)
     assert len(list(Path("run", "checkpoint").iterdir())) == 1
+    ending = here("verify", "run")
+    assert ending.code == 3 and "it was interrupted. Resume it with python -m p2pkm resume run. Its" in ending.err
     resume(Path("run"))
     assert check_files(Path("run")) == []
     shutil.copy("whole/config.toml", "run")  # but for how often it is kept
@@ -285,6 +287,8 @@ def test_a_finished_run_shows_its_summary_again(tmp_path, monkeypatch):
     ending = here("resume", whole, "--format", "json")
     assert ending.summary == json.loads((whole / "summary.json").read_text())
     assert before == {path.name: path.read_bytes() for path in whole.iterdir()}
+    assert ending.err.strip() == f"p2pkm: {whole} was already finished: nothing was computed"
+    assert "nothing was computed" not in here("resume", whole, "-q").err
 
 
 def test_a_resumed_run_says_how_often_it_was(tmp_path, monkeypatch):

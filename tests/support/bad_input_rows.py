@@ -342,6 +342,9 @@ plan --na -9 --seed -1 --na none          | --na is set twice, to -9 and to none
 --plot --no-plot                          | --plot is combined with --no-plot
 --graph file:loop.edgelist,loops=keep     | Known: drop, refuse
 help private                              | private is a value of --algorithm, not an option. Use p2pkm algorithms
+help loss                                 | NAME:key=value, not an option. Use p2pkm help faults
+help epsilon                              | Use p2pkm algorithms private, p2pkm algorithms
+help latency                              | Use p2pkm help link-model
 help tree-summaries                       | tree-summaries is a value of --init, not an option. Use p2pkm help init
 --transforms rounding                     | no installed package adds a transform. Remove --transforms
 --data missing.foo                        | --data is 'missing.foo', which does not exist

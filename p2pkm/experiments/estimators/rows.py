@@ -75,7 +75,16 @@ def read_rows(
                 "numbers. Use the data frame"
             )
         check_values(X, "X")
-        points = validate_data(estimator, X, reset=reset, accept_sparse="csr", **options)
+        try:
+            points = validate_data(estimator, X, reset=reset, accept_sparse="csr", **options)
+        except ValueError as error:
+            if "could not convert string" not in str(error):
+                raise
+            text = str(error).rpartition(": ")[2].removeprefix("np.str_(").removesuffix(")")
+            raise DataError(
+                f"X has text, {text}; expected numbers. Convert the columns of a data frame to categories "
+                "(astype('category') in pandas), or read the file with p2pkm.read_table"
+            ) from None
         points = points if isinstance(points, np.ndarray) else _to_dense(points)
         if isinstance(X, np.ndarray | list | tuple):
             check_distinct(np.asarray(X), points, "X")

@@ -270,9 +270,9 @@ class CouplingEstimate(MethodBase):
         sums[:, 1] = np.cumsum(counts, axis=1)[:, -1]
         sums[:, 2] = np.count_nonzero(counts, axis=1)
         links = _without_differences(e, self.k) if self._weighs_links else None
-        walk = EstimateWalk(
-            local_tree(self.tree, devices), clusters, sums, np.zeros((n, answer)), np.zeros((n, answer)), links
-        )
+        # Takes no memory; updates replace it.
+        none = np.broadcast_to(0.0, (n, answer))
+        walk = EstimateWalk(local_tree(self.tree, devices), clusters, sums, none, none, links)
         link_weights = np.ones(e) if self._weighs_links else None
         return CouplingEstimateState(start.centroids, np.zeros(n, np.bool_), np.zeros(e), link_weights, None, walk)
 

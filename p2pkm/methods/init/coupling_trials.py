@@ -215,11 +215,12 @@ class TrialEstimate(CouplingEstimate):
             run = CandidateRun(self.method, self.topology)
             trials = _measure(trials, run, state.centroids, trials.edge_bayes, state.shares, devices)
             # The method continues with the last shares.
-            trials.found_penalties[np.arange(n), run.find_position(_RUNS, trials)] = found.penalties
+            kept = trials.found_penalties.copy()
+            kept[np.arange(n), run.find_position(_RUNS, trials)] = found.penalties
             links = self.find_strengths(walk, devices, couplings[:, 0], weigh=True)
             assert links.edge_weights is not None
             couplings[:, 2] = links.coupling
-            trials = trials._replace(edge_links=links.edge_alpha, edge_weights=links.edge_weights)
+            trials = trials._replace(found_penalties=kept, edge_links=links.edge_alpha, edge_weights=links.edge_weights)
         return CouplingEstimateState(
             state.centroids, np.ones(n, np.bool_), bayes.edge_alpha, None, bayes.coupling, None,
             shares=shares, trials=trials._replace(edge_bayes=bayes.edge_alpha, couplings=couplings),
@@ -500,9 +501,11 @@ def _begin(centroids: Floats, devices: Devices) -> Trials:
     pooled = np.dstack((centroids, np.zeros((n, k))))
     zeros, no = np.zeros((n, k)), np.zeros(n, np.bool_)
     edges, runs = np.zeros(len(devices.indices)), len(_RUNS)
+    # Takes no memory until the first run has been measured.
+    found = np.broadcast_to(0.0, (n, runs, k, d))
     return Trials(
         centroids, pooled, pooled, zeros, np.zeros((n, 2)), no, no, np.full((n, len(CHOICES)), -np.inf),
-        np.zeros((n, runs, k, d)), np.zeros((n, runs, k)), edges, edges, edges, np.zeros((n, 3)),
+        found, found[:, :, :, 0], edges, edges, edges, np.zeros((n, 3)),
     )  # fmt: skip
 
 

@@ -553,6 +553,11 @@ class GTVMin(MethodBase):
         """Coupling that a run uses wherever it can: chosen from the points."""
         return {"coupling": "auto"} if self.coupling is None and self.alpha is None else {}
 
+    def list_substitutes(self, topology: Topology) -> Mapping[str, Any]:
+        """Coupling that does not depend on the points; by name until their number is known."""
+        by_name = isinstance(self.coupling, str)
+        return {"coupling": self.coupling if by_name else self.effective_coupling(topology.n, topology.hops)}
+
     def check_parameters(self) -> None:
         """Validate the parameters, as when the method is created."""
         _check(self)
