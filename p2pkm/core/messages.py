@@ -148,8 +148,8 @@ class Tables(NamedTuple):
     starts: Integers
     rows: Integers
 
-    def take(self, indices: Integers) -> "Tables":
-        """Select tables, int64[...]; the array of rows is shared."""
+    def take(self, indices: Integers | slice) -> "Tables":
+        """Select tables, int64[...] or a range; the array of rows is shared."""
         return Tables(self.values, self.starts[indices], self.rows[indices])
 
     def flat(self) -> Floats:
@@ -158,6 +158,12 @@ class Tables(NamedTuple):
             ranges = zip(self.starts.tolist(), self.rows.tolist(), strict=True)
             return np.concatenate([self.values[first : first + count] for first, count in ranges])
         return self.values[expand_ranges(self.starts, self.rows)]
+
+    def compact(self) -> "Tables":
+        """Copy the tables into an array of their own if most rows of the present one belong to other tables."""
+        if 2 * self.rows.sum() > len(self.values):
+            return self
+        return Tables(self.flat(), np.cumsum(self.rows) - self.rows, self.rows)
 
     def copy_to(self, values: Floats, starts: Integers) -> None:
         """Copy the rows of table i to ``values[starts[i]:]``, for all tables, in blocks."""

@@ -87,6 +87,9 @@ class RunOutline(NamedTuple):
         Shape of points that are images, (height, width) or with channels; None: unknown.
     points : int or None
         Number of points of all devices, once the number of clusters is final; None before.
+    on_root : callable, optional
+        Calls a function without arguments on rank 0, and returns its result, float64[...], on all ranks. For
+        computations on the whole graph that need much memory. None: each rank calls it.
     """
 
     topology: Any
@@ -97,6 +100,7 @@ class RunOutline(NamedTuple):
     rounds: int | None = None
     image: tuple[int, ...] | None = None
     points: int | None = None
+    on_root: Callable[[Callable[[], Floats]], Floats] | None = None
 
 
 class Pipeline(NamedTuple):

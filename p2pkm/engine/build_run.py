@@ -141,13 +141,13 @@ class Run:
     scores: OptionalMetrics = OptionalMetrics()  # noqa: RUF009 - a tuple
     notes: tuple[str, ...] = ()
 
-    def configure(self, points: int) -> Any:
-        """Fill in the parameters of the method that depend on the run; `points`: their number in the system.
+    def configure(self, points: int, on_root: Callable[[Callable[[], Floats]], Floats] | None = None) -> Any:
+        """Fill in the parameters of the method that depend on the run.
 
-        Called once the number of clusters is final.
+        Called once the number of clusters is final; with `on_root`, see `RunOutline`, a collective call.
         """
         outline = self.outline or RunOutline(self.topology, disturbed="a run that was not checked")
-        return self.algorithm.configure(outline._replace(points=points))
+        return self.algorithm.configure(outline._replace(points=points, on_root=on_root))
 
     def to_arrays(self) -> dict[str, Any]:
         """Collect the arrays that other ranks need for `build_run`, in addition to options and topology."""

@@ -37,10 +37,18 @@ from p2pkm.metrics.averaging_bound import AveragingBound, watch_averaging
 from p2pkm.metrics.cost_ratio import CostEvaluator, cluster_centrally, gather_points
 from p2pkm.metrics.disclosure import add_disclosed
 from p2pkm.metrics.gathering import Gathering
-from p2pkm.metrics.medians import LabeledPoints, add_medians
+from p2pkm.metrics.medians import LabeledPoints, add_medians, find_labeled
 from p2pkm.metrics.monitor import Monitor, Record
 from p2pkm.metrics.result import Result
-from p2pkm.metrics.summary import FinishedRun, OptionalMetrics, build_result, describe
+from p2pkm.metrics.summary import (
+    Ending,
+    FinishedRun,
+    Measured,
+    OptionalMetrics,
+    build_result,
+    describe,
+    measure_final_state,
+)
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.transport import Network, World
@@ -176,13 +184,16 @@ def play(rank: Rank, observers: Observers = Observers()) -> Outcome:
     for stage, absorb in preliminaries:
         played, context = absorb(played, context, stage, checkpointer)
     # `played` and its context replace `rank` from here on; of the run, only the method can have changed.
-    algorithm, devices = played.run.configure(int(sizes.sum())), context.devices
+    algorithm = played.run.configure(int(sizes.sum()), partial(_compute_on_root, world))
+    devices = context.devices
     setting = setting._replace(k=algorithm.k)
     feed = None if run.stream is None else PointFeed(run.stream, rank.shards, checkpointer.scaling, devices)
     evaluator = _attach_evaluator(played, context, feed)
     stages = run.channel.prepare(setting) + list_stages(
         channel.adapt(algorithm, run.topology), setting, run.rounds, seeded=rank.start is not None
     )
+    # Numbers of points of all devices, which nothing needs any more.
+    del setting, sizes
     warnings = channel.start(stages, devices, network)
     _tell(observers, evaluator, explain(played.choice) + _list_notes(algorithm, run.topology, stages) + warnings)
     monitor.exclude(channel.left_out, altered=channel.alters)
@@ -196,7 +207,9 @@ def play(rank: Rank, observers: Observers = Observers()) -> Outcome:
 
 def report(outcome: Outcome) -> Result:
     """Gather what the ranks hold at the end of a run, and measure it; a collective call, equal on all ranks."""
-    result = _measure(outcome, everywhere=True)
+    outcomes = [outcome]
+    del outcome
+    result = _measure(outcomes, everywhere=True)
     assert result is not None
     return result
 
@@ -206,7 +219,9 @@ def report_to_root(outcome: Outcome) -> Result | None:
 
     Other ranks return None.
     """
-    return _measure(outcome, everywhere=False)
+    outcomes = [outcome]
+    del outcome
+    return _measure(outcomes, everywhere=False)
 
 
 def _tell_why_numbers_differ(run: Run) -> str | None:
@@ -218,8 +233,52 @@ def _tell_why_numbers_differ(run: Run) -> str | None:
     return None
 
 
-def _measure(outcome: Outcome, *, everywhere: bool) -> Result | None:
-    """Gather and measure the result, on all ranks or on rank 0 only."""
+class _Final(NamedTuple):
+    """What is left of an outcome when points, links and state of the devices are freed.
+
+    Attributes
+    ----------
+    run : Run
+    scaling : Scaling or None
+    gathering : Gathering
+    remains : list of Measured
+    ending : Ending
+    facts, times : dict
+        Values of the summary, and simulated times on further link models.
+    labeled : LabeledPoints
+        Points of this rank; their devices only if medians are computed.
+    arrays : dict
+        Results of the channel.
+    """
+
+    run: Run
+    scaling: Scaling | None
+    gathering: Gathering
+    remains: list[Measured]
+    ending: Ending
+    facts: dict[str, Any]
+    times: dict[str, float]
+    labeled: LabeledPoints
+    arrays: dict[str, Any]
+
+
+def _measure(outcomes: list[Outcome], *, everywhere: bool) -> Result | None:
+    """Gather and measure the result, on all ranks or on rank 0 only.
+
+    The list is emptied, so that no caller holds the outcome: rank 0 gathers the result of all devices when its own
+    points, links and state are freed. With millions of devices, both together take gigabytes.
+    """
+    final = _measure_final_state(outcomes.pop(), everywhere)
+    final.ending.monitor.release()
+    final.gathering.network.release()
+    scores = _in_scaled_units(final.run.scores, final.scaling)
+    result = build_result(final.gathering, final.remains, final.ending, final.facts, scores)
+    completed = _complete(result, final)
+    return None if completed is None else replace(completed, times=final.times)
+
+
+def _measure_final_state(outcome: Outcome, everywhere: bool) -> _Final:
+    """Measure what needs points, links and state of the devices; a collective call."""
     rank, context, algorithm, observers = outcome.rank, outcome.context, outcome.algorithm, outcome.observers
     run, world, monitor, devices = rank.run, rank.world, context.monitor, context.devices
     network, topology, final = monitor.network, run.topology, outcome.final
@@ -241,39 +300,24 @@ def _measure(outcome: Outcome, *, everywhere: bool) -> Result | None:
     assert monitor.cost_evaluator is not None
     monitor.cost_evaluator.notes += context.channel.closing_notes()
     ages = None if context.events is None else context.events.edge_ages
-    finished = FinishedRun(
-        *_final_points(devices, rank.shards, context.point_feed, final.state),
-        monitor,
-        final.state,
-        topology,
-        clock,
-        ages,
-        reach(stage.algorithm for stage in outcome.stages),
-        run.algorithm.objective,
-    )
+    devices, shards = _final_points(devices, rank.shards, context.point_feed, final.state)
+    finished = FinishedRun(devices, shards, monitor, final.state, topology, run.algorithm.objective)
     gathering = Gathering(network, world, everywhere)
-    built = build_result(gathering, finished, facts, _in_scaled_units(run.scores, rank.scaling))
+    measured, labels = measure_final_state(gathering, finished, facts, _in_scaled_units(run.scores, rank.scaling))
+    ending = Ending(monitor, topology, clock, ages, reach(stage.algorithm for stage in outcome.stages))
+    labeled = find_labeled(labels, final.state.centroids.shape[1], devices, network)
     arrays = context.channel.results(outcome.dealt.shards, network)
-    completed = _complete(built, rank, finished, arrays, gathering)
-    return None if completed is None else replace(completed, times=times)
+    return _Final(run, rank.scaling, gathering, [measured], ending, facts, times, labeled, arrays)
 
 
-def _complete(
-    built: tuple[Result | None, Integers | None],
-    rank: Rank,
-    finished: FinishedRun,
-    arrays: dict[str, Any],
-    gathering: Gathering,
-) -> Result | None:
+def _complete(result: Result | None, final: _Final) -> Result | None:
     """Add scaling, names of the features, medians and the arrays of the channel to a result, if there is one here."""
-    result, labels = built
     if result is not None:
         # The names belong to the features of the points, not to features that were derived from them.
-        features = None if result.derived else rank.run.features or None
-        result = replace(result, scaling=rank.scaling, features=features)
-    points = LabeledPoints(labels, finished.state.centroids.shape[1])
-    result = add_medians(result, points, rank.scaling, finished.devices, gathering)
-    disclosed, suppressible = arrays.get("disclosed"), not against_suppression(rank.run.algorithm)
+        features = None if result.derived else final.run.features or None
+        result = replace(result, scaling=final.scaling, features=features)
+    result = add_medians(result, final.labeled, final.scaling, final.gathering)
+    disclosed, suppressible = final.arrays.get("disclosed"), not against_suppression(final.run.algorithm)
     return None if result is None else add_disclosed(result, disclosed, suppressible=suppressible)
 
 

@@ -198,12 +198,13 @@ def execute(
                     checkpoints=CheckpointWriter(folder.lock, options.checkpoint_every, identity, progress.tell),
                     begin=folder.begin if resumed is None else partial(folder.reopen, resumed.records),
                 )
-            outcome = play(replace(rank, interrupted=interrupted), observers)
+            # A list, which is emptied: this frame must not hold the points while the result is gathered.
+            ranks = [replace(rank, interrupted=interrupted)]
+            del rank
             # Rank 0 receives the result.
-            result = cast(Result, report_to_root(outcome))
+            result = cast(Result, report_to_root(play(ranks.pop(), observers)))
             result.notes.extend(run.notes)
             result = replace(result, schema=schema, copied=copied)
-            del outcome, rank
         if folder is not None:
             folder.finish(result, partial(_draw_all, options) if options.plot else None)
     except BaseException as error:

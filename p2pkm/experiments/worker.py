@@ -53,8 +53,10 @@ def _join(world: World, order: dict[str, Any], interrupted: Callable[[], int]) -
     except DataError:
         # Rank 0 raises the same error and reports it.
         return
-    del part
-    report_to_root(play(replace(rank, interrupted=interrupted)))
+    # A list, which is emptied: this frame must not hold the points while the result is gathered.
+    ranks = [replace(rank, interrupted=interrupted)]
+    del part, rank
+    report_to_root(play(ranks.pop()))
 
 
 def _read_topology(order: dict[str, Any], experiment: RunOptions, algorithm: Any) -> Any:

@@ -120,7 +120,9 @@ class CostEvaluator:
         self.central = np.nan
         self.baseline = central
         self.alone = np.full(1, np.nan)
-        self._scored = self._alone = np.arange(devices.clients)
+        # Devices that are evaluated, None: all clients; of the local-only baseline.
+        self._scored: Integers | None = None
+        self._alone = np.zeros(0, np.int64)
         self.notes: list[str] = []
         self._sample = self._draw_pool(network.allgather_by_device(devices.sizes))
         self._cached_costs: dict[bytes, float] = memoize_in_study("costs", self._name_points, dict)
@@ -130,8 +132,15 @@ class CostEvaluator:
 
     def exclude_devices(self, ids: Integers) -> None:
         """Exclude devices from further evaluations and from the local-only baseline."""
-        self.alone[np.isin(self._alone, ids)[: len(self.alone)]] = np.nan
-        self._scored = np.setdiff1d(self._scored, ids) if len(ids) else self._scored
+        self.alone[: len(self._alone)][np.isin(self._alone, ids)] = np.nan
+        if len(ids):
+            scored = np.arange(self._devices.clients) if self._scored is None else self._scored
+            self._scored = np.setdiff1d(scored, ids)
+
+    def release(self) -> None:
+        """Free points and devices, when nothing more is evaluated."""
+        del self._devices, self._sample, self.classes
+        self.test_costs = None
 
     def _draw_pool(self, sizes: Integers) -> tuple[Floats, Floats, Integers, Integers]:
         """Return points, weights, offsets and classes for evaluations: the local part of a sample, or all if few."""
@@ -180,14 +189,15 @@ class CostEvaluator:
 
     def _choose(self, coordinates: int, most: float) -> Integers:
         """Choose the devices to evaluate, given the coordinates of a model: all, or a sample within `most`."""
-        n = len(self._scored)
+        n = self._devices.clients if self._scored is None else len(self._scored)
         count = max(int(most / max(self._points * coordinates + _VISIT * n, 1)), 16)
         if n <= count:
-            return self._scored
+            return np.arange(n) if self._scored is None else self._scored
         note = f"ratio and scores are over a sample of {count} of {n} devices"
         if note not in self.notes:
             self.notes.append(note)
-        return self._scored[draw_stratified(n, count, self._devices.shared_key, 1)]
+        drawn = draw_stratified(n, count, self._devices.shared_key, 1)
+        return drawn if self._scored is None else self._scored[drawn]
 
     def _gather_models(self, models: Floats, chosen: Integers) -> Floats:
         """Gather the models of the chosen devices, ascending, from the models of the local devices, float64[n, k, d].

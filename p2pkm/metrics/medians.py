@@ -10,6 +10,7 @@ from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.sorting import find_distinct, narrow, offsets_of
 from p2pkm.metrics.gathering import Gathering
 from p2pkm.metrics.result import Result, scale_back
+from p2pkm.network.transport import Network
 
 # Largest number of coordinates of points, and of centroids, with which medians are computed: sorting takes 0.5 s.
 _MAX_COORDINATES = 1_000_000
@@ -22,15 +23,46 @@ _TIED = 1e-12
 
 
 class LabeledPoints(NamedTuple):
-    """Labels of the points of this rank, int64[m] or None in large runs, and the number of clusters."""
+    """Points of this rank with their labels, for the medians.
 
+    Attributes
+    ----------
+    devices : Devices or None
+        Batch with the points at the end of the run; None in large runs.
+    labels : int64[m] or None
+        None in large runs.
+    k : int
+        Number of clusters.
+    sizes : int64[n]
+        Number of points of every device of the system.
+    """
+
+    devices: Devices | None
     labels: Integers | None
     k: int
+    sizes: Integers
 
 
-def add_medians(
-    result: Result | None, points: LabeledPoints, scaling: Any, devices: Devices, gathering: Gathering
-) -> Result | None:
+def find_labeled(labels: Integers | None, k: int, devices: Devices, network: Network) -> LabeledPoints:
+    """Keep points and labels if medians are computed of so many; a collective call.
+
+    Parameters
+    ----------
+    labels : int64[m] or None
+        Labels of the points of this rank; None in large runs.
+    k : int
+        Number of clusters.
+    devices : Devices
+        Batch of this rank with the points at the end of the run.
+    network : Network
+    """
+    sizes = network.allgather_by_device(devices.sizes)
+    if labels is None or max(int(sizes.sum()), devices.clients * k) * devices.d > _MAX_COORDINATES:
+        return LabeledPoints(None, None, k, np.zeros(0, np.int64))
+    return LabeledPoints(devices, labels, k, sizes)
+
+
+def add_medians(result: Result | None, points: LabeledPoints, scaling: Any, gathering: Gathering) -> Result | None:
     """Add the medians of the clusters to a result, identical on all ranks that receive it; a collective call.
 
     Large results are returned with a note.
@@ -40,20 +72,16 @@ def add_medians(
     result : Result or None
         With names of features; None on ranks that do not receive it.
     points : LabeledPoints
-        Labels of the points of this rank.
     scaling : Scaling or None
         Scaling of the features.
-    devices : Devices
-        Batch of this rank with the points at the end of the run.
     gathering : Gathering
     """
     network = gathering.network
-    sizes = network.allgather_by_device(devices.sizes)
-    labels, k = points
-    n, d = len(devices), devices.d
-    if labels is None or max(int(sizes.sum()), devices.clients * k) * d > _MAX_COORDINATES:
+    devices, labels, k, sizes = points
+    if devices is None or labels is None:
         note = "clusters.csv is not written: points or centroids have more than 1 million coordinates"
         return None if result is None else replace(result, notes=[*result.notes, note])
+    n, d = len(devices), devices.d
     owner = np.repeat(np.arange(n), devices.sizes)
     is_weighted = network.total(np.array([any(devices.point_weights.strides)], np.int64))[0] > 0
     columns = np.array(devices.stored.T, np.float64, order="C")

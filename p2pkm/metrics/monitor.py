@@ -1,10 +1,11 @@
 """Monitor: evaluation of a run by the simulator, without influence on devices, messages or the end of the run."""
 
 import hashlib
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -166,7 +167,7 @@ class Monitor:
 
     def _watch(self, devices: Devices) -> None:
         """Set the batch; compute the weight of its points and the largest magnitude of each feature on each device."""
-        self._devices = devices
+        self._devices, self._clients = devices, devices.clients
         points = devices.stored, devices.point_weights, devices.offsets
         # Stages change the links of the batch, but rarely the points.
         if self._points is not None and all(old is new for old, new in zip(self._points, points, strict=True)):
@@ -186,11 +187,11 @@ class Monitor:
     @property
     def scored_devices(self) -> Integers:
         """Ids of the devices that are scored."""
-        return np.asarray(self.keep(np.arange(self._devices.clients)))
+        return np.asarray(self.keep(np.arange(self._clients)))
 
     def keep(self, rows: Any) -> Any:
         """Select the rows of the scored clients from rows with one per device; a view if all clients are scored."""
-        clients = rows[: self._devices.clients]
+        clients = rows[: self._clients]
         return np.delete(clients, self.excluded, axis=0) if len(self.excluded) else clients
 
     def record(self, now: Record, state: Any, algorithm: Any, *, last: bool, closing: bool, final: bool) -> None:
@@ -232,23 +233,27 @@ class Monitor:
             self._measure_tree(algorithm, state)
         self.objective_known = algorithm.objective is not None
         devices = self._devices
+        # Arrays of the last record: with millions of devices, not together with those of this one.
+        self.losses, self.heads = np.zeros(0), np.zeros(0, np.uint64)
         trim_if_large(len(devices))
-        # Two arrays of rows, filled and gathered one after the other: with many devices, each array is large.
-        rows: Any = np.column_stack((self._measure_links(state, algorithm), np.empty((len(devices), 3))))
-        rows[:, 3] = 1.0 if algorithm.objective is None else algorithm.objective.loss_weights(devices)
-        rows[:, 4:] = self._measure_rounding(state.centroids, rows[:, 2], rows[:, 3])
-        rows = self.network.gather_by_device(rows)
-        if self._root:
-            variation = add(rows[:, 0])
-            penalties = add(rows[:, 1])
-            self._rounding = self.every * add(rows[:, 4]) * float(rows[:, 5].max(initial=0.0))
-            weights = rows[: devices.clients, 3].copy()
-        del rows
+        columns = self._gather_columns(self._measure_sums(state, algorithm))
+        variation, penalties, factor = (add(column) for column in islice(columns, 3))
+        self._rounding = self.every * factor * float(next(columns).max(initial=0.0))
+        weights = next(columns)[: devices.clients]
+        # Usually all are 1: then a view of one number takes no memory beside the digests.
+        weights = np.broadcast_to(1.0, weights.shape) if (weights == 1.0).all() else weights.copy()
+        del columns
         evaluator = self.cost_evaluator
         test_costs = None if evaluator is None else evaluator.test_costs
-        rows = np.empty((len(devices), 7 if test_costs is None else 8))
-        self._measure_devices(state.centroids, rows)
-        rows = self.network.gather_by_device(rows)
+        columns = self._gather_columns(self._measure_devices(state.centroids))
+        digests = np.ascontiguousarray(next(columns)).view(np.uint8)
+        if self._root:
+            self._chain_up(digests)
+        del digests
+        losses, sizes = (next(columns)[: devices.clients].copy() for _ in range(2))
+        scores = next(columns)[: devices.clients] if devices.server >= 0 else None
+        costs = None if test_costs is None else next(columns)[: devices.clients]
+        del columns
         self.cost_ratios = evaluator.evaluate(state.centroids, closing=closing, final=final) if evaluator else None
         ledger = self.network.ledger
         counts = *ledger.sums, np.count_nonzero(state.converged & (devices.ids != devices.server))
@@ -258,9 +263,8 @@ class Monitor:
         # Equal in all records of a stage; some methods compute them from their parameters.
         if self._algorithm is not algorithm:
             self._algorithm, self._traits = algorithm, algorithm.traits
-        losses = self.losses = rows[: devices.clients, 0].copy()
-        self._chain_up(np.ascontiguousarray(rows[:, 3:7]).view(np.uint8))
-        filled = np.isfinite(losses) & (rows[: devices.clients, 2] > 0)
+        self.losses = losses
+        filled = np.isfinite(losses) & (sizes > 0)
         gtv = variation if filled.any() else None
         known = self.objective_known and filled.any()
         weighted = losses * weights
@@ -273,12 +277,42 @@ class Monitor:
         }  # fmt: skip
         if self._build_evaluator is not None and not self._traits.derives_features:
             record["break"] = self._changed
-        if test_costs is not None:
-            record["test_ratio_common"] = test_costs.divide(rows[: devices.clients, 7], self.excluded)
-        if devices.server >= 0:
-            record["ari_clients"] = mean(*np.delete(rows[: devices.clients, 1:3], self.excluded, axis=0).T)
+        if test_costs is not None and costs is not None:
+            record["test_ratio_common"] = test_costs.divide(costs, self.excluded)
+        if scores is not None:
+            record["ari_clients"] = mean(*(np.delete(part, self.excluded) for part in (scores, sizes)))
         self.trace.append(record)
         self._sink(record)
+
+    def _gather_columns(self, parts: Iterator[Any]) -> Iterator[Any]:
+        """Yield the rows of all devices in device order on rank 0, and no rows on other ranks; a collective call.
+
+        Up to `LARGE` devices, all parts are gathered in one operation. Of more devices, each is computed and gathered
+        when it is asked for, since rank 0 reads them one after the other: all of them would take gigabytes.
+
+        Parameters
+        ----------
+        parts : iterator of float64[n] or float64[n, w]
+            Values of the devices of this rank.
+        """
+        if self._devices.total > LARGE:
+            for part in parts:
+                gathered = self.network.gather_by_device(part)
+                rows = np.empty((0, *part.shape[1:])) if gathered is None else gathered
+                del part, gathered
+                yield rows
+                # Freed before the next part is computed.
+                del rows
+            return
+        local = list(parts)
+        rows = np.column_stack(local)
+        gathered = self.network.gather_by_device(rows)
+        rows = rows[:0] if gathered is None else gathered
+        first = 0
+        for part in local:
+            width = math.prod(part.shape[1:])
+            yield rows[:, first : first + width] if part.ndim > 1 else rows[:, first]
+            first += width
 
     def _chain_up(self, digests: Any) -> None:
         """Extend the hash chain by the digests of a record, uint8[n, 32]; store all digests while they are few."""
@@ -323,6 +357,13 @@ class Monitor:
             self.chain = self._heads[-1] if self._heads else b""
             self._remembered = None if state["root_digests"] is None else list(state["root_digests"])
 
+    def release(self) -> None:
+        """Free points and links of the devices, which no record needs after the last one."""
+        del self._devices, self._extent, self._masses
+        self._points = self._measured = None
+        if self.cost_evaluator is not None:
+            self.cost_evaluator.release()
+
     def hash_chain(self) -> HashChain:
         """Return the hash chain of all records."""
         heads = np.frombuffer(b"".join(self._heads), np.uint8).reshape(-1, 32)
@@ -333,33 +374,39 @@ class Monitor:
         """Device whose centroids have the lowest pooled cost; device 0 if costs were not evaluated."""
         return 0 if self.cost_ratios is None else int(np.argmin(self.cost_ratios.costs))
 
-    def _measure_devices(self, centroids: Floats, rows: Floats) -> None:
-        """Write loss (6), ARI and size of each device and SHA-256 of its centroids to rows, float64[n, 7 or 8].
+    def _measure_devices(self, centroids: Floats) -> Iterator[Any]:
+        """Yield SHA-256 of the centroids of each device, loss (6), size and, if known, ARI and cost of test points.
 
-        The ARI is that of the local points, and only computed for methods with a server; nan if unknown. Hashes are
-        viewed as float64, so that one collective operation can gather all values. With test points, their cost is in
-        the last column.
+        The ARI is that of the local points, of methods with a server. Hashes are viewed as float64[n, 4], so that one
+        collective operation can gather all values.
         """
         devices, digests = self._devices, self._hash(centroids)
-        rows[:, 2] = devices.sizes
-        rows[:, 3:7] = digests.view(np.float64)
-        # Records at the end of a stage and at the start of the next one have the same centroids. With very many
-        # devices, memory counts more than time.
+        # With very many devices, memory counts more than time, and this frame must not hold what was gathered.
+        view = [digests.view(np.float64)]
         if digests.nbytes > _REMEMBERED:
-            del digests
-            self._label(centroids, rows)
-            return
-        measured = self._measured
+            digests = np.empty((0, _DIGEST), np.uint8)
+        yield view.pop()
+        evaluator, measured = self.cost_evaluator, self._measured
+        has_tests = evaluator is not None and evaluator.test_costs is not None
+        # Records at the end of a stage and at the start of the next one have the same centroids.
         if measured is None or measured[0] is not digests:
+            rows = np.empty((len(devices), 3 if has_tests else 2))
             self._label(centroids, rows)
-            measured = self._measured = digests, rows[:, [0, 1, *range(7, rows.shape[1])]]
-        rows[:, :2], rows[:, 7:] = measured[1][:, :2], measured[1][:, 2:]
+            measured = digests, rows
+        if digests.size:
+            self._measured = measured
+        losses, scores, *tests = measured[1].T
+        yield losses
+        yield devices.sizes.astype(np.float64)
+        if devices.server >= 0:
+            yield scores
+        yield from tests
 
     def _label(self, centroids: Floats, rows: Floats) -> None:
         """Write loss (6), ARI and cost of the test points of each device to rows, see `_measure_devices`."""
         devices, evaluator = self._devices, self.cost_evaluator
         if evaluator is not None and evaluator.test_costs is not None:
-            rows[:, 7] = evaluator.test_costs.measure(centroids)
+            rows[:, 2] = evaluator.test_costs.measure(centroids)
         losses, scores = rows[:, 0], rows[:, 1]
         losses[:] = 0.0
         scores[:] = np.nan
@@ -383,6 +430,18 @@ class Monitor:
             self._hashed = contents, hash_tables(centroids)
         return self._hashed[1]
 
+    def _measure_sums(self, state: Any, algorithm: Any) -> Iterator[Any]:
+        """Yield the first two sums of `_measure_links`, both factors of `_measure_rounding`, and the loss weights."""
+        sums = self._measure_links(state, algorithm)
+        yield sums[:, 0]
+        yield sums[:, 1]
+        objective = algorithm.objective
+        weights = np.ones(len(sums)) if objective is None else objective.loss_weights(self._devices)
+        factors = self._measure_rounding(state.centroids, sums[:, 2], weights)
+        del sums
+        yield from factors.T
+        yield weights
+
     def _measure_links(self, state: Any, algorithm: Any) -> Floats:
         """Add over the links of each device, float64[n, 3]: total variation (4), terms of the objective, and alpha.
 
@@ -394,15 +453,15 @@ class Monitor:
         # Frees the array of the last record before the next one is computed.
         self.gtv = np.zeros(0)
         self.gtv = devices.kernels.gtv(tables, devices.ids, devices.indptr, devices.indices, senders)
+        objective = algorithm.objective
+        variation = None if objective is None else objective.variation(devices, tables, senders, state)
+        # Freed early, here and below: with millions of devices each array takes gigabytes.
+        del tables
         sums = np.empty((len(devices), 3))
         self._add_up(self.gtv, sums[:, 0])
         sums[:, 1] = sums[:, 0]
         sums[:, 2] = devices.indptr[1:] - devices.indptr[:-1]
-        objective = algorithm.objective
         if objective is not None:
-            variation = objective.variation(devices, tables, senders, state)
-            # Freed early, here and below: with millions of devices each array takes gigabytes.
-            del tables
             gtv = self.gtv if variation is None else variation
             self._add_up(objective.penalties(state, devices, gtv), sums[:, 1])
             del variation, gtv

@@ -2,13 +2,14 @@
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from p2pkm.core.allocator import trim_if_large
-from p2pkm.core.batch import Devices, Floats, Integers
+from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.errors import ContractError
 from p2pkm.core.messages import RaggedArray
 from p2pkm.core.protocols import Objective
@@ -40,7 +41,7 @@ from p2pkm.metrics.personal import PersonalScores, Rivals, score_test_points
 from p2pkm.metrics.registry import measure, summary_keys
 from p2pkm.metrics.replay_frames import Frames
 from p2pkm.metrics.result import Census, Exposure, HashChain, NewLinks, Result
-from p2pkm.network.graph import LARGE, Topology
+from p2pkm.network.graph import LARGE, Topology, walk
 from p2pkm.network.ledger import Traffic
 from p2pkm.network.transport import Network
 
@@ -111,12 +112,6 @@ class FinishedRun(NamedTuple):
     state : NamedTuple
         Final state of the method.
     topology : Topology
-    clock : dict
-        Simulated times for the summary.
-    ages : tuple of (float64[e], float64[e]) or None
-        Mean and largest age of the tables that each edge delivered, in seconds; None without a link model.
-    hops : int or None
-        Number of hops over which tables were forwarded unchanged; None: to all devices.
     objective : Objective or None
         Objective of the method.
     """
@@ -126,29 +121,105 @@ class FinishedRun(NamedTuple):
     monitor: Monitor
     state: Any
     topology: Topology
-    clock: dict[str, float | None]
-    ages: tuple[Floats, Floats] | None
-    hops: int | None
     objective: Objective | None
 
 
-def build_result(
+class Ending(NamedTuple):
+    """What the result contains beside the final state.
+
+    Attributes
+    ----------
+    monitor : Monitor
+    topology : Topology
+    clock : dict
+        Simulated times for the summary.
+    ages : tuple of (float64[e], float64[e]) or None
+        Mean and largest age of the tables that each edge delivered, in seconds; None without a link model.
+    hops : int or None
+        Number of hops over which tables were forwarded unchanged; None: to all devices.
+    """
+
+    monitor: Monitor
+    topology: Topology
+    clock: dict[str, float | None]
+    ages: tuple[Floats, Floats] | None
+    hops: int | None
+
+
+class LinkStrengths(NamedTuple):
+    """Coupling of the links of this rank, from which `_describe_new_links` computes that of a new device.
+
+    Attributes
+    ----------
+    alpha : float64[e]
+    by_degree : bool[n]
+        Devices whose new links are divided by degrees.
+    mixture : float64[n, 2] or None
+        Noise and prior of the shares.
+    unit : float
+    is_chosen : bool
+        Whether each component has chosen whether to use shares.
+    """
+
+    alpha: Floats
+    by_degree: Mask
+    mixture: Floats | None
+    unit: float
+    is_chosen: bool
+
+
+class Measured(NamedTuple):
+    """What is left of the final state of a run on a rank, once its points and its part of the graph are freed.
+
+    Attributes
+    ----------
+    centroids, gtv : float64[n, k, d], float64[e]
+        Models of the devices of this rank, and total variation of its links.
+    clients : int
+        Number of devices of the system without the server.
+    links : LinkStrengths or None
+    move : float or None
+        Largest last change of a coordinate.
+    mirror : int[e] or None
+        Reverse of every link, in one process.
+    census, cost_ratios, personal, groups, server_metrics, link_weights, couplings, label_penalties, derived :
+        As in `Result`, of all devices.
+    """
+
+    centroids: Floats
+    gtv: Floats
+    clients: int
+    links: LinkStrengths | None
+    move: float | None
+    mirror: Any
+    census: Census | None
+    cost_ratios: CostRatios | None
+    personal: PersonalScores | None
+    groups: Integers | None
+    server_metrics: dict[str, Any]
+    link_weights: Floats | None
+    couplings: Floats | None
+    label_penalties: Floats | None
+    derived: dict[str, Any]
+
+
+def measure_final_state(
     gathering: Gathering, finished: FinishedRun, facts: dict[str, Any], requested: OptionalMetrics
-) -> tuple[Result | None, Integers | None]:
-    """Build the result of a run, identical on all ranks that receive it.
+) -> tuple[Measured, Integers | None]:
+    """Measure all that needs points, links and state of the devices; a collective call.
 
     Returns
     -------
-    result : Result or None
-        None on ranks that do not receive it.
+    measured : Measured
     labels : int64[m] or None
         Labels of the points of this rank; None in large runs.
     """
-    devices, shards, monitor, state, topology, clock, ages, hops, _ = finished
-    network, world = gathering.network, gathering.world
+    devices, shards, monitor, state, topology, _ = finished
+    network = gathering.network
     _reject_nan(state.centroids, network, facts)
     evaluator = cast(CostEvaluator, monitor.cost_evaluator)
-    traffic = _gather_traffic(gathering, topology)
+    # Before the first arrays of all devices.
+    trim_if_large(len(devices))
     induced = isinstance(state, StarState) and bool(network.total(np.array([state.induced.any()], np.int64))[0])
     through = state.local if induced else None
     # A choice without shares, or without weights of links, leaves such that are not used in the state.
@@ -167,26 +238,66 @@ def build_result(
     rows = state.centroids, through, penalties
     rivals = Rivals(evaluator.baseline, centers)
     personal = score_test_points(devices, shards, gathering, rows, rivals, monitor.excluded)
-    models = gathering.gather(state.centroids)
-    server_metrics = _measure_server(devices, network, state, evaluator) if topology.hub >= 0 else {}
-    groups = _name_groups(gathering, topology, state)
     known = monitor.objective_known and facts["rounds"] > 0 and not devices.has_stale_or_varying_links
-    move = measure_last_move(devices, network, state) if known else None
-    # Not held twice on rank 0: with millions of devices it takes gigabytes.
-    gtv, monitor.gtv = gathering.gather(monitor.gtv, network.placement.edge_counts), np.zeros(0)
     weights = optional(state, "edge_estimated") if choice is None or "links" in choice else None
-    link_weights = None if weights is None else gathering.gather(weights, network.placement.edge_counts)
     couplings = optional(state, "coupling")
-    couplings = None if couplings is None else gathering.gather(couplings)
-    label_penalties = None if penalties is None else gathering.gather(penalties)
-    new_links = _describe_new_links(gathering, finished, shares, is_chosen=choice is not None)
-    derived = _collect_derived(devices, gathering, state)
+    measured = Measured(
+        state.centroids,
+        monitor.gtv,
+        devices.clients,
+        _find_strengths(finished, shares, is_chosen=choice is not None),
+        measure_last_move(devices, network, state) if known else None,
+        network.placement.mirror if network.placement.division.size == 1 else None,
+        census,
+        cost_ratios,
+        personal,
+        _name_groups(gathering, topology, state),
+        _measure_server(devices, network, state, evaluator) if topology.hub >= 0 else {},
+        None if weights is None else gathering.gather(weights, network.placement.edge_counts),
+        None if couplings is None else gathering.gather(couplings),
+        None if penalties is None else gathering.gather(penalties),
+        _collect_derived(devices, gathering, state),
+    )
+    return measured, labels
+
+
+def build_result(
+    gathering: Gathering, remains: list[Measured], ending: Ending, facts: dict[str, Any], requested: OptionalMetrics
+) -> Result | None:
+    """Build the result of a run, identical on all ranks that receive it; None on others.
+
+    Parameters
+    ----------
+    gathering : Gathering
+    remains : list of Measured
+        One, which is removed: with millions of devices its arrays take gigabytes.
+    ending : Ending
+    facts : dict
+        Values of the summary.
+    requested : OptionalMetrics
+    """
+    monitor, topology, clock, ages, hops = ending
+    network, world = gathering.network, gathering.world
+    evaluator = cast(CostEvaluator, monitor.cost_evaluator)
+    traffic = _gather_traffic(gathering, topology)
+    # One array after the other, and each part is freed when all have it.
+    parts = remains.pop()._asdict()
+    monitor.gtv = np.zeros(0)
+    gtv, mirror = gathering.gather(parts.pop("gtv"), network.placement.edge_counts), parts.pop("mirror")
+    if gtv is not None:
+        _mirror(topology, gtv, mirror)
+    del mirror
+    new_links = _describe_new_links(gathering, topology, parts.pop("links"))
+    models = gathering.gather(parts.pop("centroids"))
+    clients, move, census, cost_ratios, personal, groups, server_metrics = (
+        parts.pop(name) for name in ("clients", "move", "census", "cost_ratios", "personal", "groups", "server_metrics")
+    )
     # On ranks that do not receive the result.
     if traffic is None or census is None:
-        return None, labels
+        return None
     exposure = count_exposure(traffic, topology, hops)
     traffic = traffic if ages is None else traffic._replace(age_mean=ages[0], age_max=ages[1])
-    centroids = models[: devices.clients]
+    centroids = models[:clients]
     model = None if topology.hub < 0 else _drop_absent(models[topology.hub])
     records = monitor.trace if world.rank == 0 else []
     summary, silhouettes = dict[str, Any](), dict[str, Any]()
@@ -219,18 +330,17 @@ def build_result(
     records, summary, notes, shared = _share(gathering, monitor, records, summary, evaluator.notes, silhouettes)
     frames = gathering.share(monitor.recorder.build_frames() if world.rank == 0 else None)
     result = Result(
-        centroids, model, records, summary, traffic, topology, shared["losses"], _mirror(topology, gtv, network),
+        centroids, model, records, summary, traffic, topology, shared["losses"], gtv,
         census._replace(
             sample_silhouette=shared.get("sample_silhouette"), sample_number=shared.get("sample_number")
         ),
         HashChain(shared["heads"], shared.get("digests")), int(shared["best"]), notes, groups=groups,
         frames=Frames(**frames) if frames else None, ratios=shared["ratios"], byzantine=monitor.excluded,
-        exposure=exposure, central=evaluator.baseline, derived=derived, personal=personal,
-        link_weights=link_weights, couplings=couplings, label_penalties=label_penalties, new_links=new_links,
+        exposure=exposure, central=evaluator.baseline, personal=personal, new_links=new_links, **parts,
     )  # fmt: skip
     # Computed from the result, so identical on all ranks.
     figures, values = measure(result)
-    return replace(result, summary=summary | figures, devices=values), labels
+    return replace(result, summary=summary | figures, devices=values)
 
 
 def _reject_nan(centroids: Floats, network: Network, facts: dict[str, Any]) -> None:
@@ -519,10 +629,8 @@ def _compute_optional(
     return scores, arrays
 
 
-def _describe_new_links(
-    gathering: Gathering, finished: FinishedRun, shares: Any, *, is_chosen: bool
-) -> NewLinks | None:
-    """Average the strength of the links of each device; None without links, or if no device can join by the update.
+def _find_strengths(finished: FinishedRun, shares: Any, *, is_chosen: bool) -> LinkStrengths | None:
+    """Find the strength of the links of each device; None without links, or if no device can join by the update.
 
     is_chosen: whether each component has chosen whether to use shares.
     """
@@ -533,23 +641,59 @@ def _describe_new_links(
     # A stage after the method does not keep the strengths; without the method they follow from its state.
     alpha = optional(state, "edge_alpha")
     alpha = objective.link_alpha(devices, state) if alpha is None else alpha
-    alpha = gathering.gather(alpha, gathering.network.placement.edge_counts)
-    by_degree = gathering.gather(is_by_degree)
-    mixture = None if shares is None else gathering.gather(np.column_stack((shares.noise, shares.prior)))
+    mixture = None if shares is None else np.column_stack((shares.noise, shares.prior))
+    return LinkStrengths(alpha, is_by_degree, mixture, devices.unit, is_chosen)
+
+
+def _describe_new_links(gathering: Gathering, topology: Topology, links: LinkStrengths | None) -> NewLinks | None:
+    """Average the strength of the links of each device; None on ranks without the result."""
+    if links is None:
+        return None
+    mixture = None if links.mixture is None else gathering.gather(links.mixture)
+    by_degree, is_chosen = gathering.gather(links.by_degree), links.is_chosen
+    alpha = gathering.gather(links.alpha, gathering.network.placement.edge_counts)
     if alpha is None or by_degree is None:
         return None
-    sources, used = topology.sources, alpha > 0.0
     # Links between groups and links that are not active have no strength.
-    degrees = np.bincount(sources, used, topology.n)
-    strength = alpha / topology.weights
-    strength *= np.where(by_degree[sources], np.sqrt(degrees[sources] * degrees[topology.indices]), 1.0)
-    sums, mean_of_all = np.bincount(sources, strength, topology.n), float(strength[used].mean()) if used.any() else 0.0
-    means = np.where(degrees > 0, sums / np.maximum(degrees, 1.0), mean_of_all)
+    degrees, sums = np.empty(topology.n), np.empty(topology.n)
+    for block, edges, rows in _split_edges(topology):
+        degrees[block] = np.bincount(rows, alpha[edges] > 0.0, block.stop - block.start)
+    for block, rows, strength in _strengths(topology, alpha, by_degree, degrees):
+        sums[block] = np.bincount(rows, strength, block.stop - block.start)
+    means = sums / np.maximum(degrees, 1.0)
+    is_alone = degrees == 0.0
+    if is_alone.any():
+        # The mean over all links, which no other device needs.
+        strength = np.concatenate([part for _, _, part in _strengths(topology, alpha, by_degree, degrees)])
+        used = alpha > 0.0
+        means[is_alone] = float(strength[used].mean()) if used.any() else 0.0
     means /= np.where(by_degree, np.sqrt(np.maximum(degrees, 1.0)), 1.0)
     noise, prior = (None, None) if mixture is None else np.ascontiguousarray(mixture.T)
     if noise is not None and is_chosen:
         noise[noise == 0.0] = np.nan
-    return NewLinks(means, by_degree, devices.unit, noise, prior)
+    return NewLinks(means, by_degree, links.unit, noise, prior)
+
+
+def _strengths(
+    topology: Topology, alpha: Floats, by_degree: Mask, degrees: Floats
+) -> Iterator[tuple[slice, Integers, Floats]]:
+    """Yield blocks of devices, the device of each of their edges, counted from the first, and its strength.
+
+    In blocks, because with millions of devices each array with one number per edge takes gigabytes.
+    """
+    for block, edges, rows in _split_edges(topology):
+        strength = alpha[edges] / topology.weights[edges]
+        both = np.sqrt(degrees[block][rows] * degrees[topology.indices[edges]])
+        strength *= np.where(by_degree[block][rows], both, 1.0)
+        yield block, rows, strength
+
+
+def _split_edges(topology: Topology) -> Iterator[tuple[slice, slice, Integers]]:
+    """Yield blocks of devices, their edges, and the device of each edge, counted from the first of the block."""
+    for block in blocks(topology.n, _LINKS):
+        first, last = (int(topology.indptr[end]) for end in (block.start, block.stop))
+        counts = topology.degrees[block]
+        yield block, slice(first, last), np.arange(len(counts)).repeat(counts)
 
 
 def _name_groups(gathering: Gathering, topology: Topology, state: Any) -> Integers | None:
@@ -664,33 +808,41 @@ def _to_arrays(chain: HashChain) -> dict[str, Any]:
     return {name: part for name, part in chain._asdict().items() if part is not None}
 
 
-def _mirror(topology: Topology, gtv: Floats, network: Network) -> Floats:
-    """Copy the value at the lower end of every link to its upper end, in place; return the array float64[e]."""
-    mirror = topology.mirror if network.placement.division.size > 1 else network.placement.mirror
+def _mirror(topology: Topology, gtv: Floats, mirror: Any) -> None:
+    """Copy the value at the lower end of every link, gtv float64[e], to its upper end, in place.
+
+    mirror: reverse of every edge, int[e]; None: not known.
+    """
+    if mirror is None:
+        # Not `topology.mirror`, which would keep an array with one number per edge.
+        mirror = walk("mirror", topology.indptr, topology.indices)
     for block in blocks(topology.n, _LINKS):
         first = topology.indptr[block.start]
         last = topology.indptr[block.stop]
         sources = np.arange(block.start, block.stop).repeat(np.diff(topology.indptr[block.start : block.stop + 1]))
         upper = first + np.flatnonzero(sources > topology.indices[first:last])
         gtv[upper] = gtv[mirror[upper]]
-    return gtv
 
 
 def _gather_traffic(gathering: Gathering, topology: Topology) -> Traffic | None:
     """Gather the ledger of all ranks, in the order of the edges of the topology; None on ranks without the result."""
     network = gathering.network
-    # Before the first arrays of all devices.
+    # What was freed before.
     trim_if_large(len(network.placement.ids))
     sent, n = network.ledger.edges, topology.n
     wide = n <= LARGE or network.total(np.array([sent.dtype != np.int32], np.int64))[0] > 0
     # The type must be equal on all ranks for the collective operation.
     sent = sent.astype(np.int64 if wide else np.int32, copy=False)
+    # Most runs encode no message: then one array stands for both numbers of bytes.
+    is_encoded = network.total(np.array([(sent[:, 2] != sent[:, 3]).any()], np.int64))[0] > 0
     # One quantity after the other, each of which is contiguous in the ledger: no copy of all of them.
-    messages, rows, volume, wire = (gathering.gather(count, network.placement.edge_counts) for count in sent.T)
+    counts = sent.T if is_encoded else sent.T[:3]
+    messages, rows, volume, *encoded = (gathering.gather(count, network.placement.edge_counts) for count in counts)
+    wire = encoded[0] if is_encoded else volume
     refused = gathering.gather(network.ledger.refused)
     exchanges = network.ledger.exchanges
     # The counts are gathered; they would be held twice on rank 0.
-    del sent
+    del sent, counts
     network.ledger.clear()
     tables = None if n > LARGE else _gather_tables(gathering, [exchange.sent_rows for exchange in exchanges])
     if not gathering.is_receiver:

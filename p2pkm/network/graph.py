@@ -13,7 +13,7 @@ from p2pkm.core.batch import Floats, Integers
 from p2pkm.core.brief import short_repr
 from p2pkm.core.errors import TopologyError
 from p2pkm.core.late_binding import call
-from p2pkm.core.sorting import find_runs, offsets_of
+from p2pkm.core.sorting import blocks, find_runs, narrow, offsets_of
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -30,6 +30,8 @@ _MAX_NAMES, _LISTED = 10, 20
 _EXACT = 32
 # Number of devices plus edges above which compiled kernels are used; below, their import takes longer.
 _MANY = 50_000
+# Estimated numbers per device in a block of edges.
+_EDGES = 64
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Topology:
     weights : float64[e]
         Edge attribute `weight`; a factor of alpha.
     colors : int64[n]
-        Proper coloring, greedy in ascending id.
+        Proper coloring, greedy in ascending id. Above 100,000 devices in the smallest type.
     hops : int
         Upper bound on the diameter (of the largest component); exact up to 32 devices.
     hub : int
@@ -159,7 +161,11 @@ class Topology:
     @classmethod
     def _complete(cls, indptr: Integers, indices: Integers, weights: Floats) -> "Topology":
         """Create the topology with colors and diameter bound of the links."""
-        return cls(indptr, indices, weights, walk("color", indptr, indices), bound_diameter(indptr, indices))
+        colors = walk("color", indptr, indices)
+        if len(colors) > LARGE:
+            # Every rank keeps the colors of all devices.
+            colors = colors.astype(narrow(int(colors.max()) + 1))
+        return cls(indptr, indices, weights, colors, bound_diameter(indptr, indices))
 
     def call(self, names: "tuple[str, ...] | None") -> "Topology":
         """Name the devices, and reorder named nodes to the order of the points.
@@ -284,7 +290,9 @@ class Topology:
     @cached_property
     def components(self) -> Integers:
         """Connected component of each device, int64[n], numbered in the order of their lowest devices."""
-        return walk("components", self.indptr, self.indices)
+        numbers = walk("components", self.indptr, self.indices)
+        # Of a connected graph, a view of a single 0, with stride 0: no memory.
+        return numbers if numbers.max(initial=0) else np.broadcast_to(np.int64(0), self.n)
 
     @property
     def first_devices(self) -> Integers:
@@ -293,7 +301,7 @@ class Topology:
 
     @cached_property
     def spanning_tree(self) -> tuple[Integers, Integers]:
-        """Parents (-1 at roots) and layers of breadth-first trees, int64[n] each, with one root per component.
+        """Parents (-1 at roots) and layers of breadth-first trees, int[n] each, with one root per component.
 
         The root minimizes the larger of its distances to the two ends of a long path, which are found by two
         breadth-first searches; ties go to the lowest id. In a tree, it is a center. In other graphs it is near one: in
@@ -308,13 +316,19 @@ class Topology:
 
     def grow(self, roots: Integers) -> tuple[Integers, Integers]:
         """Grow breadth-first trees from roots, int64[components]; return parents and layers as in `spanning_tree`."""
-        layer = self.layers(roots)
-        upward = np.flatnonzero(layer[self.indices] == (layer - 1).repeat(self.degrees))
-        child = self.indptr.searchsorted(upward, side="right") - 1
-        # Edges are sorted by device and then by neighbor, so the first edge leads to the lowest possible parent.
-        lowest = find_runs(child)
-        parent = np.full(self.n, -1)
-        parent[child[lowest]] = self.indices[upward[lowest]]
+        # A small type for many devices, because every rank keeps both numbers of all of them.
+        kind = narrow(self.n) if self.n > LARGE else np.int64
+        layer = self.layers(roots).astype(kind)
+        parent = np.full(self.n, -1, kind)
+        # In blocks of devices: each array with one number per edge may take gigabytes.
+        for block in blocks(self.n, _EDGES):
+            counts = self.degrees[block]
+            neighbors = self.indices[int(self.indptr[block.start]) : int(self.indptr[block.stop])]
+            upward = np.flatnonzero(layer[neighbors] == (layer[block] - 1).repeat(counts))
+            child = np.arange(len(counts)).repeat(counts)[upward]
+            # Edges are sorted by device and then by neighbor, so the first edge leads to the lowest possible parent.
+            lowest = find_runs(child)
+            parent[block.start + child[lowest]] = neighbors[upward[lowest]]
         return parent, layer
 
     @cached_property

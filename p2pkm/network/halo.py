@@ -1,6 +1,6 @@
 """Subgraph of a rank, and the tables that must be exchanged between ranks; without MPI calls."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -85,6 +85,11 @@ class LocalSubgraph:
         if self.division.order is not None or not len(self.ids):
             return self.edge_counts[self.ids]
         return self.edge_counts[int(self.ids[0]) : int(self.ids[-1]) + 1]
+
+    def without_links(self) -> "LocalSubgraph":
+        """Return the devices alone, for gathering."""
+        none = np.zeros(0, np.int64)
+        return replace(self, ghosts=none, indptr=none, indices=none, edges=slice(0, 0), senders=none, peers=())
 
     @cached_property
     def mirror(self) -> NDArray[np.integer[Any]]:

@@ -69,7 +69,12 @@ class LocalNetwork:
         return counts
 
     def close(self) -> None:
-        """Free resources: none in one process."""
+        """Free the tables of the exchanges."""
+        del self.memory, self._router
+
+    def release(self) -> None:
+        """Free the links; gathering, sums and the ledger still work."""
+        self.placement = self.placement.without_links()
 
 
 class LocalWorld:

@@ -53,7 +53,7 @@ class MPINetwork:
         # Copies for ranks whose tables are not contiguous in the mailbox: local devices, and the buffer.
         self._outgoing: list[tuple[Integers, Floats]] = []
         # Edge flags that are sent and received, in the order of the requests.
-        self._flags = np.zeros((2, len(placement.indices)), np.bool_)
+        self._flags = np.zeros((2, sum(len(peer.send_edges) for peer in placement.peers)), np.bool_)
         self.stage = -1
         self._active: Mask | None = None
         self.memory = Mailbox(placement, header_rows=1)
@@ -232,8 +232,15 @@ class MPINetwork:
         self._outgoing = []
 
     def close(self) -> None:
-        """Free the requests of the exchanges; gathering and sums still work."""
+        """Free requests and tables of the exchanges; gathering and sums still work."""
         self._free()
+        # With millions of devices the tables take gigabytes, which the result needs.
+        del self.memory, self._flags, self._router
+        self._planned = (None, False)
+
+    def release(self) -> None:
+        """Free the links of this rank; gathering, sums and the ledger still work."""
+        self.placement = self.placement.without_links()
 
 
 class MPIWorld:

@@ -53,7 +53,10 @@ class Network(Protocol):
         """Restore a snapshot after its stage was opened; return the inbox of its last exchange."""
 
     def close(self) -> None:
-        """Free the requests of the exchanges; gathering and sums still work."""
+        """Free requests and tables of the exchanges; gathering and sums still work."""
+
+    def release(self) -> None:
+        """Free the links of this rank after `close`; gathering, sums and the ledger still work."""
 
 
 class World(Protocol):

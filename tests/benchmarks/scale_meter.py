@@ -163,9 +163,12 @@ def install(meter: Meter) -> None:
         meter.enter("setup")
         return job(*arguments)
 
-    def run_stage(*arguments: Any, **named: Any) -> Any:
-        meter.enter("rounds" if named["is_method_stage"] else "initialization")
-        result = stage(*arguments, **named)
+    def run_stage(run: Any, start: Any, context: Any, number: int, *, is_method_stage: bool, is_last: bool) -> Any:
+        meter.enter("rounds" if is_method_stage else "initialization")
+        # As in the loop: neither this frame nor a tuple of arguments holds the start state while the stage runs.
+        starts = [start]
+        del start
+        result = stage(run, starts.pop(), context, number, is_method_stage=is_method_stage, is_last=is_last)
         meter.enter("closing")
         return result
 

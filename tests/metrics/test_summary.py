@@ -9,12 +9,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import p2pkm
 import topologies
+from p2pkm.core import sorting
 from p2pkm.core.messages import RaggedArray
 from p2pkm.engine.loop import Start
 from p2pkm.metrics import summary
 from p2pkm.metrics.gathering import Gathering
 from p2pkm.network.graph import Topology
-from p2pkm.network.local import LocalWorld
+from p2pkm.network.halo import place
+from p2pkm.network.local import LocalNetwork, LocalWorld
 from tests.support.build import build_monitor
 from tests.support.each import each
 from tests.support.play_rounds import arrange, variation
@@ -145,3 +147,30 @@ def test_the_variation_of_a_link_is_that_of_its_ends_in_both_directions():
     ends = zip(graph.sources, graph.indices, strict=True)
     assert_allclose(result.gtv, [variation(result.centroids[i], result.centroids[j]) for i, j in ends])
     assert len(set(result.gtv.tolist())) == 4
+
+
+@pytest.mark.parametrize("width", [summary._LINKS, sorting._BLOCK])
+@pytest.mark.parametrize("share", [1.0, 0.6, 0.0])
+def test_new_links_have_the_mean_strength_of_the_links_in_use(monkeypatch, width, share):
+    """Of a device without such links, that of all links; in blocks of all devices and of one."""
+    monkeypatch.setattr(summary, "_LINKS", width)
+    rng = np.random.default_rng(5)
+    pairs = np.argwhere(np.triu(rng.random((9, 9)) < 0.4, 1))
+    topology = Topology.from_links(10, np.column_stack((pairs, rng.uniform(0.5, 2.0, len(pairs)))))
+    alpha = rng.uniform(1.0, 3.0, len(topology.indices)) * (rng.random(len(topology.indices)) < share)
+    by_degree = rng.random(10) < 0.5
+    gathering = Gathering(LocalNetwork(place(topology, 0, 1)), LocalWorld(), everywhere=True)
+    links = summary.LinkStrengths(alpha, by_degree, None, 3.0, is_chosen=False)
+    found = summary._describe_new_links(gathering, topology, links)
+    rows = [list(range(*topology.indptr[i : i + 2])) for i in range(10)]
+    used = [[e for e in row if alpha[e] > 0] for row in rows]
+    strengths = {
+        e: alpha[e] / topology.weights[e]
+        * (np.sqrt(len(used[i]) * len(used[topology.indices[e]])) if by_degree[i] else 1.0)
+        for i in range(10) for e in used[i]
+    }  # fmt: skip
+    everywhere = np.mean(list(strengths.values())) if strengths else 0.0
+    expected = [np.mean([strengths[e] for e in own]) if own else everywhere for own in used]
+    expected /= np.where(by_degree, np.sqrt([max(len(own), 1) for own in used]), 1.0)
+    assert_allclose(found.strength, expected, rtol=1e-14)
+    assert found.by_degree is by_degree and found.unit == 3.0

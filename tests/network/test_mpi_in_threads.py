@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import weakref
 from itertools import pairwise
 from types import ModuleType, SimpleNamespace
 
@@ -11,13 +12,19 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import p2pkm.experiments.deal
+from p2pkm.cli.main import main
+from p2pkm.core import sorting
 from p2pkm.core.errors import ExperimentError, NetworkError
 from p2pkm.core.messages import DenseMessages
 from p2pkm.data.shards import Shards
+from p2pkm.engine import run_job
 from p2pkm.experiments import simulate
+from p2pkm.methods.init import select_candidate
+from p2pkm.methods.peer import gtvmin
 from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.methods.peer.private import Private
-from p2pkm.network import mpi, mpi_abort, transport_state, world
+from p2pkm.metrics import medians, monitor, summary
+from p2pkm.network import graph, mpi, mpi_abort, transport_state, world
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalWorld
@@ -114,6 +121,55 @@ def test_runs_have_the_same_bits_as_in_one_process(play, size, first):
     expected = list(determinism.runs(made))
     assert len(expected) == len(RUNS[first::2])
     assert play(size, lambda: list(determinism.runs(made))) == [expected] * size
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_arrays_of_many_devices_are_measured_and_gathered_in_parts_to_the_same_bits(play, monkeypatch, size):
+    """One value of the devices after the other, and one device after the other where only rank 0 has them."""
+    names = ("strong", "strong in parts", "trimmed server", "coreset over a tree", "grid rooted")
+    made = [one for one in determinism.configurations() if one[0] in names]
+    expected = list(determinism.runs(made))
+    assert len(expected) == len(names)
+    monkeypatch.setattr(monitor, "LARGE", 0)
+    for module, width in ((graph, "_EDGES"), (summary, "_LINKS"), (select_candidate, "_NUMBERS_PER_DEVICE")):
+        monkeypatch.setattr(module, width, sorting._BLOCK)
+    assert play(size, lambda: list(determinism.runs(made))) == [expected] * size
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_only_rank_0_estimates_the_coupling_from_the_whole_graph(play, monkeypatch, size):
+    called, choose = [], gtvmin.choose_coupling
+    monkeypatch.setattr(gtvmin, "choose_coupling", lambda *given: called.append(mpi_rank()) or choose(*given))
+    shards = Shards.from_list(list(np.arange(24.0).reshape(4, 6, 1) % 7))
+
+    def mpi_rank():
+        return simulate.connect().rank
+
+    def work():
+        return simulate.simulate(GTVMin(2, coupling="strong"), ring(4), shards, rounds=2).summary["coupling"]
+
+    assert play(size, work) == [10.0] * size and called == [0]
+
+
+def test_rank_0_gathers_the_result_when_its_own_points_links_and_state_are_freed(monkeypatch):
+    held = []
+
+    def measure_final_state(outcome, everywhere):
+        batch, state = outcome.context.devices, outcome.final.state
+        held.extend(map(weakref.ref, (batch.stored, batch.keys, batch.active_edges, state.previous)))
+        return measured(outcome, everywhere)
+
+    def build_result(gathering, *parts):
+        alive.append([one() is not None for one in held])
+        return built(gathering, *parts)
+
+    measured, built, alive = run_job._measure_final_state, run_job.build_result, []
+    monkeypatch.setattr(run_job, "_measure_final_state", measure_final_state)
+    monkeypatch.setattr(run_job, "build_result", build_result)
+    # As in a large run, for whose medians no points are kept.
+    monkeypatch.setattr(medians, "_MAX_COORDINATES", 0)
+    assert main("--graph ring --devices 8 --data blobs -k 3 --rounds 3 --out none -q".split()) == 0
+    assert alive == [[False] * 4]
 
 
 @pytest.mark.parametrize("kind", [Private, GTVMin])

@@ -1,6 +1,7 @@
 """What few devices say to few, by hand; and that it costs by what is said."""
 
 import numpy as np
+import pytest
 from numpy.testing import assert_array_equal
 
 from p2pkm.core.messages import DenseMessages, SparseMessages, Tables, expand_ranges
@@ -138,3 +139,17 @@ def test_three_ranks_hear_what_one_process_hears():
     for part, post, own in zip(parts, posts, said, strict=True):
         delivery = post.assemble(own, [parcels[peer.rank][part.rank] for peer in part.peers])
         assert heard(delivery) == {e: [j] * (1 + j % 2) for e, j in enumerate(part.indices.tolist())}
+
+
+@pytest.mark.parametrize("count", [2, 6])
+def test_tables_are_copied_without_the_rows_of_others(count):
+    """A few tables and many; not if most rows are their own."""
+    rows = np.arange(2 * count) % 3
+    tables = Tables(np.arange(2.0 * rows.sum()).reshape(-1, 2), np.cumsum(rows) - rows, rows)
+    some = tables.take(np.arange(count)[::-1])
+    compact = some.compact()
+    assert_array_equal(compact.flat(), some.flat())
+    assert_array_equal(compact.values, some.flat())
+    assert_array_equal(compact.rows, some.rows)
+    most = tables.take(np.arange(count - 1, 2 * count))
+    assert tables.compact() is tables and most.compact() is most

@@ -24,9 +24,9 @@ _UNLABELED_POINT = 6
 
 # Graph, per directed edge.
 _EDGE = 37
-_GLOBAL_EDGE = 16  # of it for edges of devices on other ranks
+_GLOBAL_EDGE = 8  # of it for edges of devices on other ranks
 _EDGE_COUNTS = 16  # counts of the ledger, at the end
-_EDGE_RESULT = 28  # counts, variation and source, which rank 0 gathers from several ranks
+_EDGE_RESULT = 32  # counts, variation, source and reverse, which rank 0 gathers from several ranks
 _EDGE_OBJECT = 250  # if the graph consists of Python objects, as in networkx
 _OBJECT_DEVICES = 100_000  # number of devices up to which it does
 _EDGE_MASK = 18  # while the edges in use of a time-varying graph are determined
@@ -131,6 +131,9 @@ class MemoryEstimate(NamedTuple):
         Points of all ranks while rank 0 distributes them, in addition to program and graph only.
     closing : int
         Final evaluation of centroids and baselines, and the counts of the ledger, in addition.
+    gathering : int
+        Result of all devices and final state of its own, which rank 0 holds in addition to program, graph and monitor:
+        all else is freed before.
     """
 
     program: int
@@ -143,6 +146,7 @@ class MemoryEstimate(NamedTuple):
     rounds: int
     reading: int
     closing: int
+    gathering: int
 
     @property
     def resident(self) -> int:
@@ -153,7 +157,8 @@ class MemoryEstimate(NamedTuple):
     def peak(self) -> int:
         """Largest number of bytes at any time."""
         temporary = max(self.seeding, self.rounds, self.closing)
-        return max(self.resident + temporary, self.program + self.graph + self.reading)
+        graph = self.program + self.graph
+        return max(self.resident + temporary, graph + self.reading, graph + self.monitor + self.gathering)
 
 
 def estimate_memory(inputs: MemoryInputs, *, first: bool = True) -> MemoryEstimate:
@@ -190,6 +195,7 @@ def estimate_memory(inputs: MemoryInputs, *, first: bool = True) -> MemoryEstima
         + (_EDGE_MASK * e if inputs.graph_history_bytes else 0),
         reading=_estimate_reading(inputs, local_points, first=first),
         closing=_estimate_evaluation(inputs, local_devices, first=first) + _EDGE_COUNTS * local_edges,
+        gathering=n * table + e * _EDGE_RESULT + local_devices * table if first and inputs.ranks > 1 else 0,
     )
 
 
@@ -212,8 +218,7 @@ def _estimate_evaluation(inputs: MemoryInputs, local_devices: int, *, first: boo
     # A sample of points belongs to some of the devices only.
     sampled = 1.0 if m <= _MAX_EVALUATED_POINTS else min(_MAX_EVALUATED_POINTS / m + _EVALUATED_RUNS / n, 1.0)
     evaluated = int(sampled * (local_devices + (n if gathers else 0)))
-    result = n * 8 * k * d + inputs.edges * _EDGE_RESULT if gathers else 0
-    return 8 * sets * evaluated + result + pooled
+    return 8 * sets * evaluated + pooled
 
 
 def machine_memory(inputs: MemoryInputs, local_ranks: int = 1) -> int:

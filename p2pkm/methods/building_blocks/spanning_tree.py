@@ -24,9 +24,9 @@ class Tree(NamedTuple):
 
     Attributes
     ----------
-    parent : int64[n]
+    parent : int[n]
         -1 at the roots.
-    layer : int64[n]
+    layer : int[n]
         Number of links to the root.
     """
 

@@ -11,10 +11,14 @@ from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.expected_messages import Flooding, Known
 from p2pkm.core.messages import DenseMessages, Inbox, pack
 from p2pkm.core.protocols import MethodBase
+from p2pkm.core.sorting import blocks
 from p2pkm.core.states import register
 from p2pkm.core.traits import MessageContent, MethodTraits
 from p2pkm.methods.building_blocks.flooding import Flood, begin, distinct_collections, receive, send
 from p2pkm.methods.init.flooded_summaries import summarize
+
+# Estimated numbers per device in a block of `candidate_costs`.
+_NUMBERS_PER_DEVICE = 64
 
 
 @register("select-candidate")
@@ -82,7 +86,7 @@ class SelectCandidate(MethodBase):
         # Devices that received the same summaries have the same candidates.
         is_new = np.ones(len(candidates), np.bool_)
         is_new[1:] = (candidates[1:] != candidates[:-1]).any(axis=(1, 2, 3))
-        losses = candidate_costs(devices, evaluated, candidates[is_new], lambda q: candidates[:, q].copy())
+        losses = candidate_costs(devices, evaluated, candidates[is_new], lambda q, block: candidates[block, q].copy())
         rows = (np.diff(evaluated[2]) > 0).astype(np.int64)
         flood = begin(devices, losses[:, None, :], rows)
         return SelectCandidateState(candidates[:, 0].copy(), np.zeros(len(devices), np.bool_), candidates, flood)
@@ -123,7 +127,7 @@ def candidate_costs(
     devices: Devices,
     evaluated: tuple[NDArray[Any], Floats, Integers],
     tables: Floats,
-    get_sets: Callable[[int], Floats],
+    get_sets: Callable[[int, slice], Floats],
 ) -> Floats:
     """Compute the cost of each candidate on the evaluation points of every device, float64[n, q].
 
@@ -135,14 +139,20 @@ def candidate_costs(
     tables : float64[t, q, k, d]
         Distinct candidates of the devices.
     get_sets : callable
-        Returns candidate number q of every device, float64[n, k, d].
+        Returns candidate number q of a range of devices, float64[devices, k, d].
     """
     costs = np.empty((len(devices), tables.shape[1]))
+    points, weights, offsets = evaluated
+    # In blocks of devices: the labels of all points and a candidate of all devices would take gigabytes.
     for number, first in enumerate(find_repeated(tables)):
-        # The order of the centroids has no influence on a cost.
-        costs[:, number] = (
-            costs[:, first] if first < number else devices.kernels.losses(*evaluated, get_sets(number))[0]
-        )
+        if first < number:
+            # The order of the centroids has no influence on a cost.
+            costs[:, number] = costs[:, first]
+            continue
+        for block in blocks(len(devices), _NUMBERS_PER_DEVICE):
+            rows = slice(int(offsets[block.start]), int(offsets[block.stop]))
+            part = points[rows], weights[rows], offsets[block.start : block.stop + 1] - rows.start
+            costs[block, number] = devices.kernels.losses(*part, get_sets(number, block))[0]
     return costs
 
 

@@ -239,7 +239,8 @@ class TreeSummaries(MethodBase):
         deepest = first_senders(routes, devices)
         # A 0-stride view of a single number: needs no memory.
         absent = np.broadcast_to(np.inf, (n, self.k, devices.d))
-        front = PendingTables(deepest, rows.take(deepest))
+        # Compact: with messages of other ranks, the network would copy the tables of all devices of this rank.
+        front = PendingTables(deepest, rows.take(deepest).compact())
         walk = TreePassState(routes, rows, front, None, rows.take(deepest[:0]))
         return TreeSummariesState(absent, np.zeros(n, np.bool_), walk)
 
@@ -327,11 +328,13 @@ class TreeSummaries(MethodBase):
             devices,
             evaluation_points(devices, self.k),
             rows.reshape(len(starts), self.candidates, self.k, devices.d),
-            lambda number: choose_sets(candidates, np.full(n, number), self.k),
+            lambda number, block: choose_sets(
+                candidates.take(block), np.full(block.stop - block.start, number), self.k
+            ),
         )
         tables = Tables(losses, np.arange(n), np.ones(n, np.int64))
         deepest = walk.routes.layer(walk.routes.depth)
-        return walk._replace(local_tables=tables, front=PendingTables(deepest, tables.take(deepest)))
+        return walk._replace(local_tables=tables, front=PendingTables(deepest, tables.take(deepest).compact()))
 
 
 def choose_sets(candidates: Tables, choice: Integers, k: int) -> Floats:

@@ -573,9 +573,16 @@ class GTVMin(MethodBase):
         if method.coupling != "strong":
             return method
         method = method.replaced(prefers_integers=self._suits_integers(run))
-        if run.points is None:
+        points = run.points
+        if points is None:
             return method
-        return method.replaced(coupling=choose_coupling(run.topology, run.points, self.k))
+
+        def choose() -> Floats:
+            return np.array([choose_coupling(run.topology, points, self.k)])
+
+        # The estimate takes several times the memory of the graph, which ranks other than 0 do without.
+        coupling = choose() if run.on_root is None else run.on_root(choose)
+        return method.replaced(coupling=float(coupling[0]))
 
     def _suits_integers(self, run: RunOutline) -> bool:
         """Tell whether messages are integers by default: with few clusters and good initial centroids.

@@ -182,6 +182,13 @@ def test_memory_grows_with_everything_and_shrinks_with_ranks():
     assert more < labeled  # labels of more points are not kept
     largest = MemoryInputs(100_000_000, 2, 10_000_000, 60_000_000, 4, value_bytes=4)
     assert estimate_memory(largest).peak == pytest.approx(8.75e9, rel=0.2)  # measured, see docs/results/memory.csv
+    parts = MemoryInputs(100_000_000, 2, 20_000_000, 80_000_000, 4, value_bytes=4, ranks=2, halo=10_000, reader="each")
+    for first, measured in ((True, 7.87e9), (False, 7.58e9)):
+        assert measured < estimate_memory(parts, first=first).peak < 1.3 * measured
+    # Rank 0 gathers the result when its own points are freed.
+    assert estimate_memory(parts).gathering > 0 == estimate_memory(base).gathering
+    more_points = estimate_memory(parts._replace(points=10**9))
+    assert more_points.gathering == estimate_memory(parts).gathering
     others = [estimate_memory(base._replace(ranks=r), first=False).resident for r in (2, 4, 8, 16)]
     assert others == sorted(others, reverse=True)
     assert machine_memory(base) == estimate_memory(base).peak

@@ -24,7 +24,7 @@ def test_costs_of_repeated_candidates_are_those_of_their_own_order(d, monkeypatc
     devices = arrange([rng.normal(size=(40, d)).round(1) for _ in range(3)], [(0, 1), (1, 2)]).devices
     first, other = rng.normal(size=(2, 9, d)).round(1)
     tables = np.array([[first, other, rng.permutation(first), rng.permutation(other)]])
-    inputs = devices, evaluation_points(devices, 9), tables, lambda q: np.repeat(tables[:, q], 3, axis=0)
+    inputs = devices, evaluation_points(devices, 9), tables, lambda q, block: np.repeat(tables[:, q], 3, axis=0)[block]
     costs = candidate_costs(*inputs)
     monkeypatch.setattr(select_candidate, "find_repeated", lambda tables: list(range(4)))
     np.testing.assert_array_equal(costs, candidate_costs(*inputs))
