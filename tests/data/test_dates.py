@@ -165,7 +165,7 @@ def test_the_description_finds_the_order_and_predict_reads_new_rows_with_it(tmp_
     described = p2pkm.describe_table("t.csv")
     assert described.options["encode"] == "when" and described.columns[1].range == "2020-01-01 to 2020-02-09"
     words = json.loads(here("data", "t.csv", "--format", "json").out)["command"].split(" ")[1:]
-    assert here(*words, "-k", "2", "--out", "run", "--no-plot", "-q").code == 0
+    assert here(*words, "--out", "run", "--no-plot", "-q").code == 0
     assert json.loads((tmp_path / "run" / "schema.json").read_text())["options"]["dates"] == described.options["dates"]
     one = here("predict", "run", "t.csv")
     frame.assign(when=ISO).to_csv("iso.csv", index=False)
