@@ -154,8 +154,8 @@ def play(rank: Rank, observers: Observers = Observers()) -> Outcome:
     _tell_rank_partition(observers, partition)
     if 1 < world.size == local_size() and work < _WORTH_RANKS:
         observers.tell(
-            f"{world.size} ranks on one machine pay off from about 100,000 points with 16 clusters on; below, the same "
-            "command without mpirun takes less time and computes the same bits"
+            f"{world.size} ranks on one machine pay off from about 100,000 points with 16 clusters; with fewer, the "
+            "same command without mpirun takes less time and computes the same bits"
         )
     # A checkpoint would contain the keys that are derived from the secret.
     sink = None if run.algorithm.traits.is_secret else observers.checkpoints
