@@ -32,7 +32,7 @@ _SCALES = {"ratio": "log ratios", "difference": "differences"}
 # Names of the metrics that rank configurations in sentences, and of their effects.
 _LABELS = {COMMON: "cost relative to central k-means", PERSONAL: "test cost relative to a common clustering"}
 _EFFECTS = {COMMON: "cost", PERSONAL: "test cost"}
-# Smaller differences, in percent, are those of rounding: 1.62e-08 % is no effect to report.
+# Differences below this percentage, such as 1.62e-08 %, are rounding errors and shown as a bound.
 _LEAST_PERCENT = 0.001
 
 

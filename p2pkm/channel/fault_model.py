@@ -196,7 +196,7 @@ def record_faults(faults: FaultModel | None, topology: Topology, rounds: int, tu
 
 
 def refuse_seconds(faults: FaultModel | None, where: str) -> None:
-    """Reject a trace in seconds where there is no run, whose clock tells when a round begins.
+    """Reject a trace in seconds where no run takes place: only the clock of a run knows when a round begins.
 
     Raises
     ------

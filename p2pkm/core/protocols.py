@@ -276,7 +276,7 @@ class MethodBase:
         return {}
 
     def list_substitutes(self, topology: Any) -> Mapping[str, Any]:
-        """Return what a run on a graph uses in place of `preferred`; called after `configure`."""
+        """Return the parameters, by name, that a run uses if it cannot use those of `preferred`; called after `configure`."""
         return {}
 
     def check_parameters(self) -> None:

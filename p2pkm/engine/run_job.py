@@ -234,7 +234,7 @@ def _tell_why_numbers_differ(run: Run) -> str | None:
 
 
 class _Final(NamedTuple):
-    """What is left of an outcome when points, links and state of the devices are freed.
+    """Measured outcome, from which the result is built after points, links and state of the devices are freed.
 
     Attributes
     ----------

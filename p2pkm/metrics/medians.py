@@ -44,7 +44,7 @@ class LabeledPoints(NamedTuple):
 
 
 def find_labeled(labels: Integers | None, k: int, devices: Devices, network: Network) -> LabeledPoints:
-    """Keep points and labels if medians are computed of so many; a collective call.
+    """Keep points and labels if there are few enough points to compute medians; a collective call.
 
     Parameters
     ----------

@@ -125,7 +125,7 @@ class FinishedRun(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """What the result contains beside the final state.
+    """Inputs of the result that do not depend on the final state of the devices.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ class LinkStrengths(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What is left of the final state of a run on a rank, once its points and its part of the graph are freed.
+    """Measurements of the final state on a rank, from which the result is built after its points and links are freed.
 
     Attributes
     ----------

@@ -100,7 +100,7 @@ def find_too_short(first: Exchange, second: Exchange) -> str:
     """Describe the first table whose encoded bytes are too few for the numbers that differ between two runs.
 
     The runs differ by a small change of all points. Bytes that are merely too few, but not absurdly so, are not found:
-    a method declares only the length of its encoding, so there are no encoded bits to check.
+    a method declares only how many bytes its encoding takes, and encodes nothing that could be compared.
 
     Returns
     -------

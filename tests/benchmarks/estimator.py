@@ -31,7 +31,7 @@ def measure(quick: bool) -> list[Figure]:
 
 
 def _prepare(m: int, d: int, k: int) -> list[Any]:
-    """Return what fits both to the same blobs and predicts them."""
+    """Return two functions, one for each estimator, that fit it to the same blobs and predict their labels."""
     from sklearn.cluster import KMeans
     from sklearn.datasets import make_blobs
 

@@ -44,7 +44,7 @@ def test_sums_are_exact_while_points_arrive():
 
 def test_other_methods_have_no_tree():
     assert run("consensus", nx.cycle_graph(5))["tree_error"] is None
-    # The devices build their tree anew, so its root may lack devices that have left.
+    # When devices leave, a new tree is built, whose root may not have received the sums of all devices.
     assert run("treelloyd", nx.cycle_graph(5), faults="dropout=0.05", rounds=5)["tree_error"] is None
     assert format_tree({"tree_error": None}) == ("-", "")
 
