@@ -498,8 +498,7 @@ def compare_clusters(clusters: Floats, inbox: Delivery, devices: Devices) -> Ite
     (_, k, width), sources = clusters.shape, devices.sources
     for block in blocks(len(inbox.edges), _COMPARED * k * width):
         edges = inbox.edges[block]
-        tables = Tables(inbox.tables.values, inbox.tables.starts[block], inbox.tables.rows[block])
-        local, other = clusters[sources[edges]], tables.flat().reshape(len(edges), k, width)
+        local, other = clusters[sources[edges]], inbox.tables.take(block).flat().reshape(len(edges), k, width)
         shared = find_present(local[:, :, -1]) & find_present(other[:, :, -1])
         squares = np.zeros((len(edges), k))
         for f in range(width - 1):
