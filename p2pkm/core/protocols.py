@@ -276,7 +276,7 @@ class MethodBase:
         return {}
 
     def list_substitutes(self, topology: Any) -> Mapping[str, Any]:
-        """Return the parameters, by name, that a run uses if it cannot use those of `preferred`; called after `configure`."""
+        """Return the parameters that a run uses, by name, where it cannot use `preferred`; called after `configure`."""
         return {}
 
     def check_parameters(self) -> None:
