@@ -229,3 +229,24 @@ def test_long_arrays_a_block_at_a_time_give_the_same_bits(monkeypatch):
 
 def _play(graph, shards):
     return p2pkm.simulate(p2pkm.GTVMin(3), graph, shards, rounds=3)
+
+
+def test_couplings_are_estimated_a_block_at_a_time_to_the_same_bits(monkeypatch):
+    """Differences of clusters over links, the weights of links, and shares; blocks end within the links of a device."""
+
+    def run(**options):
+        method = p2pkm.GTVMin(4, **options)
+        points = "device-clusters:amplitude=0.6,class_alpha=0.5"
+        return p2pkm.simulate(method, "small-world:degree=4", points, devices=40, rounds=3, baselines=False)
+
+    chosen = run().summary["coupling_chosen"]
+    assert chosen not in ("strong", None)
+    for options in ({}, {"coupling": "links", "shares": True}):
+        whole = run(**options)
+        with monkeypatch.context() as small:
+            small.setattr("p2pkm.core.sorting._BLOCK", 300)
+            parts = run(**options)
+        for key in ("chain_sha256", "coupling", "coupling_chosen"):
+            assert parts.summary[key] == whole.summary[key]
+        assert_array_equal(parts.label_penalties, whole.label_penalties)
+        assert_array_equal(parts.link_weights, whole.link_weights)
