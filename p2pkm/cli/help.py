@@ -113,7 +113,9 @@ def explain_topic(topic: str) -> str:
         if owners := [f"help {_topic(option)}" for option in _LISTS if name in _read_keys(option)] + [
             f"algorithms {method}" for method in list_methods() if name in _read_parameters(method)
         ]:
-            listed = ", ".join(f"p2pkm {owner}" for owner in owners[:_OWNERS]) + ", ..." * (len(owners) > _OWNERS)
+            listed = ", ".join(f"p2pkm {owner}" for owner in owners[:_OWNERS])
+            if len(owners) > _OWNERS:
+                listed += ", ..."
             raise ExperimentError(f"{topic} is a key of a specification NAME:key=value, not an option. Use {listed}")
         for option in _LISTS:
             if topic in (line.split(":")[0].split()[0] for line in _LISTS[option]() if line.startswith("  ")):

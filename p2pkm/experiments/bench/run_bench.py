@@ -191,7 +191,7 @@ def split_options(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
     given = {name: value for name, value in given.items() if value is not None}
     of_entries = ["client_share", "deadline", "stale_policy"]
     if "deadline" in given:
-        # Which needs it.
+        # A deadline needs a link model; without one, the link model is an option of the user's data.
         of_entries.append("link_model")
     entry = {name: value for name, value in given.items() if name in of_entries}
     return entry, {name: value for name, value in given.items() if name not in of_entries}
