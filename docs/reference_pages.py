@@ -10,15 +10,20 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import click
+
 import p2pkm
 import topologies
+from p2pkm.channel.byzantine import Byzantine
 from p2pkm.channel.sampled_faults import Faults
 from p2pkm.cli.algorithms import describe
+from p2pkm.cli.run import command
 from p2pkm.core.card import OPEN
 from p2pkm.core.option import options_of
 from p2pkm.core.spec import parameters, show
 from p2pkm.data.partition import PARTITIONS
 from p2pkm.data.sources import SOURCES
+from p2pkm.data.stream import DataStream
 from p2pkm.engine.conflicts import explain_method, list_pairs
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.methods.init.registry import INITS
@@ -42,6 +47,27 @@ DESCRIBED_IN = {
     "Messages and privacy": ("[bytes](../howto/reduce-bytes.md)", "[disclosure](../howto/measure-disclosure.md)"),
     "Recording": ("[run folder](run-folder.md)", "[figures](../howto/reports-and-figures.md)"),
     "MPI": ("[clusters](../howto/cluster.md)",),
+}
+# The same for commands; those without a page of their own are explained by --help.
+COMMANDS_IN = {
+    "run": ("[first run](../tutorial/first-run.md)", "[run folder](run-folder.md)"),
+    "compare": ("[choose a method](../howto/choose-a-method.md#compare-methods)",),
+    "verify": ("[resume and verify](../howto/resume-and-verify.md#verify-a-run)",),
+    "algorithms": ("[methods](methods.md)",),
+    "topology": ("[graphs](graphs.md)", "[choose a graph](../howto/choose-a-graph.md)"),
+    "topology leaks": ("[disclosure](../howto/measure-disclosure.md#what-one-device-learns-about-another)",),
+    "study": ("[studies](../howto/studies.md)",),
+    "study submit": ("[thousands of runs](../howto/studies.md#thousands-of-runs)",),
+    "bench": ("[rank methods](../howto/bench.md)",),
+    "attack": ("[attacks](../howto/measure-disclosure.md#attacks)",),
+    "privacy budget": ("[several runs](../howto/private-clustering.md#several-runs)",),
+    "animate": ("[reports and figures](../howto/reports-and-figures.md)",),
+    "report": ("[reports and figures](../howto/reports-and-figures.md)",),
+    "data": ("[load data](../howto/load-data.md)",),
+    "predict": ("[new rows](../howto/load-data.md#new-rows)",),
+    "resume": ("[resume and verify](../howto/resume-and-verify.md)",),
+    "faults": ("[fault traces](../howto/time-and-faults.md#trace-files)",),
+    "doctor": ("[clusters](../howto/cluster.md)",),
 }
 SECTIONS = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 METHOD_PAGE = """# {name}
@@ -71,6 +97,9 @@ def make_tables() -> dict[str, str]:
         "combinations": list_combinations,
         "refused-pairs": list_refused_pairs,
         "faults": lambda: list_fields(Faults),
+        "byzantine": lambda: list_fields(Byzantine),
+        "streams": lambda: list_fields(DataStream),
+        "commands": list_commands,
         "config": list_options,
         "api": list_api,
     }
@@ -293,15 +322,32 @@ def list_gallery() -> str:
 
 
 def list_fields(cls: Any) -> str:
-    """List the fields of a class of options: key, default, and the text of its docstring."""
+    """List the fields of a class of options that have a default: key, default, and the text of its docstring."""
     _, *sections = SECTIONS.split(inspect.cleandoc(cls.__doc__ or ""))
     attributes = dict(zip(sections[::2], sections[1::2], strict=True))["Attributes"]
     rows = []
     for names, body in re.findall(r"^(\S.*?) : .*\n((?:[ ].*\n?|\n)*)", attributes, re.MULTILINE):
-        keys = names.split(", ")
-        spec = ", ".join(f"`{key}={show_default(getattr(cls, key, None))}`" for key in keys)
-        rows.append((spec, " ".join(body.split()).removesuffix(".")))
+        spec = ", ".join(f"`{key}={show_default(getattr(cls, key))}`" for key in names.split(", ") if hasattr(cls, key))
+        if spec:
+            lines = [" ".join(line.split()) for line in re.split(r"^ *\* ", body, flags=re.MULTILINE)]
+            rows.append((spec, "<br>".join(lines).removesuffix(".")))
     return make_table(("key and default", "meaning"), rows)
+
+
+def list_commands() -> str:
+    """List the commands and their subcommands, with their arguments and what the help says of them."""
+    rows = []
+
+    def add(name: str, found: click.Command) -> None:
+        words = [name, *(p.human_readable_name for p in found.params if isinstance(p, click.Argument))]
+        purpose = found.get_short_help_str(200).removesuffix(".")
+        rows.append((f"`p2pkm {' '.join(words)}`", purpose, ", ".join(COMMANDS_IN.get(name, ()))))
+        for word, part in getattr(found, "commands", {}).items():
+            add(f"{name} {word}", part)
+
+    for name, found in command.commands.items():
+        add(name, found)
+    return make_table(("command", "purpose", "described in"), rows)
 
 
 def list_options() -> str:
