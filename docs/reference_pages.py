@@ -99,6 +99,7 @@ def make_tables() -> dict[str, str]:
         "faults": lambda: list_fields(Faults),
         "byzantine": lambda: list_fields(Byzantine),
         "streams": lambda: list_fields(DataStream),
+        "device-clusters": lambda: list_fields(SOURCES["device-clusters"]),
         "commands": list_commands,
         "config": list_options,
         "api": list_api,
@@ -321,13 +322,16 @@ def list_gallery() -> str:
     return ", ".join(f"`{name}` ({entry.n})" for name, entry in recipes.items()) + ".\n"
 
 
-def list_fields(cls: Any) -> str:
-    """List the fields of a class of options that have a default: key, default, and the text of its docstring."""
-    _, *sections = SECTIONS.split(inspect.cleandoc(cls.__doc__ or ""))
-    attributes = dict(zip(sections[::2], sections[1::2], strict=True))["Attributes"]
+def list_fields(kind: Any) -> str:
+    """List the options of a class or function that have a default: key, default, and the text of its docstring."""
+    _, *sections = SECTIONS.split(inspect.cleandoc(kind.__doc__ or ""))
+    texts = dict(zip(sections[::2], sections[1::2], strict=True))
+    defaults = {p.name: p.default for p in inspect.signature(kind).parameters.values() if p.default is not p.empty}
     rows = []
-    for names, body in re.findall(r"^(\S.*?) : .*\n((?:[ ].*\n?|\n)*)", attributes, re.MULTILINE):
-        spec = ", ".join(f"`{key}={show_default(getattr(cls, key))}`" for key in names.split(", ") if hasattr(cls, key))
+    for names, body in re.findall(
+        r"^(\S.*?) : .*\n((?:[ ].*\n?|\n)*)", texts.get("Attributes") or texts["Parameters"], re.MULTILINE
+    ):
+        spec = ", ".join(f"`{key}={show_default(defaults[key])}`" for key in names.split(", ") if key in defaults)
         if spec:
             lines = [" ".join(line.split()) for line in re.split(r"^ *\* ", body, flags=re.MULTILINE)]
             rows.append((spec, "<br>".join(lines).removesuffix(".")))
