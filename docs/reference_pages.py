@@ -87,12 +87,14 @@ def make_tables() -> dict[str, str]:
     tables: dict[str, Callable[[], str]] = {
         "metrics": list_metrics,
         "methods": list_methods,
+        "common-parameters": lambda: "".join(f"* `{name}`: {text}\n" for name, text in COMMON.items()),
         "initializations": lambda: list_functions(INITS),
         "data": lambda: list_functions({name: source for name, source in SOURCES.items() if name != "file"}),
         "partitions": lambda: list_functions(PARTITIONS, _find_public_partitions()),
         "link-models": lambda: list_functions(PROFILES),
         "graphs": lambda: list_functions(topologies.FAMILIES),
         "time-varying-graphs": lambda: list_functions(topologies.TIME_VARYING),
+        "graph-files": lambda: list_fields(topologies.read),
         "gallery": list_gallery,
         "combinations": list_combinations,
         "refused-pairs": list_refused_pairs,
@@ -333,8 +335,8 @@ def list_fields(kind: Any) -> str:
     ):
         spec = ", ".join(f"`{key}={show_default(defaults[key])}`" for key in names.split(", ") if key in defaults)
         if spec:
-            lines = [" ".join(line.split()) for line in re.split(r"^ *\* ", body, flags=re.MULTILINE)]
-            rows.append((spec, "<br>".join(lines).removesuffix(".")))
+            lines = [" ".join(line.split()) for line in re.split(r"\n\n|^ *\* ", body, flags=re.MULTILINE)]
+            rows.append((spec, "<br>".join(line for line in lines if line).removesuffix(".")))
     return make_table(("key and default", "meaning"), rows)
 
 
