@@ -27,7 +27,6 @@ from p2pkm.core.protocols import PointCount, RunOutline
 from p2pkm.core.spec import show, suggest
 from p2pkm.core.validation import check_limits, check_magnitude, check_scalar, find_limits
 from p2pkm.data.identifiers import ANSWERS, FILLING
-from p2pkm.data.scale import FeatureRanges
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import label_pooled
 from p2pkm.engine.conflicts import (
@@ -55,6 +54,7 @@ from p2pkm.network.rank_partition import RankPartition, check_rank_partition
 from p2pkm.network.transport import World
 
 if TYPE_CHECKING:
+    from p2pkm.data.scale import FeatureRanges
     from p2pkm.data.stream import PointStream
     from p2pkm.network.link_model import LinkParameters
 
@@ -125,7 +125,7 @@ class Run:
     seed: int = 0
     record_every: int = 1
     baselines: bool = True
-    scale: str | FeatureRanges = "none"
+    scale: "str | FeatureRanges" = "none"
     link_model: "LinkParameters | None" = None
     k_max: int | None = None
     channel: ChannelPlan = field(default_factory=lambda: plan_channel({}))
@@ -432,7 +432,7 @@ def build_run(
         check_limits(find_limits(points.points), "the points", points.points.dtype, each=options.scale != "none")
     features = _name_features(points, arrays)
     # A plan knows only the number of points, not the names of the features.
-    if isinstance(options.scale, FeatureRanges) and points is not None and not isinstance(points, PointCount):
+    if not isinstance(options.scale, str) and points is not None and not isinstance(points, PointCount):
         options.scale.find_units(features, points.d)
     # Other ranks do not need the number of features: rank 0 has resolved the initialization.
     d = 0 if points is None else points.d

@@ -14,7 +14,6 @@ from p2pkm.channel.transform import CHOOSING
 from p2pkm.core.batch import Floats
 from p2pkm.core.chunks import rescale
 from p2pkm.data.identifiers import FILLING
-from p2pkm.data.scale import FeatureRanges
 from p2pkm.data.shards import Shards
 from p2pkm.engine.build_batch import build_batch
 from p2pkm.engine.build_run import Choice, Rank, Run
@@ -60,7 +59,7 @@ def _scale(rank: Rank, context: RunContext, stage: Stage, checkpointer: Checkpoi
 def scale_by_ranges(rank: Rank, context: RunContext) -> tuple[Rank, RunContext]:
     """Scale the points by ranges that are public, which needs no stage; all other scalings are left to theirs."""
     run, local = rank.run, rank.shards
-    if not isinstance(run.scale, FeatureRanges):
+    if isinstance(run.scale, str):
         return rank, context
     shift, span = run.scale.find_units(run.features, local.d)
     rank = replace(rank, scaling=(np.tile(shift, (run.topology.n, 1)), np.tile(span, (run.topology.n, 1))))

@@ -585,7 +585,10 @@ class RunOptions:
             object.__setattr__(self, "quantize", "none")
         for name, declared in OPTIONS.items():
             value = getattr(self, name)
-            if declared.reads and value is not None and require_object(value, name) is None:
+            # Without a scale, all ranks do without the module that reads it.
+            if value is None or (name == "scale" and isinstance(value, str) and value == "none"):
+                continue
+            if declared.reads and require_object(value, name) is None:
                 object.__setattr__(self, name, declared.reader(value))
 
     def _check_encoding(self) -> None:

@@ -301,14 +301,12 @@ def _describe(value: Spec | ProgramObject) -> Any:
 def _list_notes(partition: Spec, table: Any, shards: Any, run: Any) -> tuple[str, ...]:
     """List the notes on the table, its devices and points that the method clips."""
     from p2pkm.data.assign import list_notes
-    from p2pkm.data.scale import FeatureRanges
     from p2pkm.methods.building_blocks.guarantee import note_clipped
 
     notes = list_notes(partition, table, shards, run.topology)
     if shards.in_memory:
         # Other scalings are refused by methods with a ball.
-        has_ranges = isinstance(run.scale, FeatureRanges)
-        units = run.scale.find_units(run.features, shards.d) if has_ranges else (0.0, 1.0)
+        units = (0.0, 1.0) if isinstance(run.scale, str) else run.scale.find_units(run.features, shards.d)
         notes += note_clipped(run.algorithm, shards.points, units)
     return notes
 
