@@ -46,21 +46,16 @@ class FedLloyd(TreeLloyd):
 
     Notes
     -----
-    **Objective.** The k-means cost of the pooled points.
 
-    **Update.** That of `TreeLloyd`, with the parent of every client at the server [1]_ [2]_. Then the clients take
-    `local_steps`, if there are any.
+    **Update.** As in `TreeLloyd` [1]_ [2]_, with the server as parent of every client.
 
-    **Messages.** Up: k rows (S, n) and one row with the cost. Down: k rows of moves and one row with a command. Encoded
-    as in `TreeLloyd`.
+    **Messages.** As in `TreeLloyd`, with one link for each client.
 
     **Convergence.** As in `TreeLloyd`. For the same initial centroids both methods compute the same centroids in the
     same number of rounds.
 
     **Privacy.** No guarantee. The server receives local sums and counts of each client, then their changes, as the
-    parent of a leaf in `TreeLloyd`. `min_cluster_size` is therefore rejected.
-
-    **Faults.** Faults of messages, links and devices are rejected.
+    parent of a leaf in `TreeLloyd`.
 
     References
     ----------
