@@ -138,14 +138,8 @@ class GTVMin(MethodBase):
         by r. Cannot be combined with `coupling`.
     coupling : float, "auto", "strong", "bayes" or "links", optional
         Dimensionless link strength c: ``alpha_ij = c (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices. Or
-        a way to choose it, see docs/explain/gtvmin.md:
-
-        * "strong": for one common clustering, from graph and number of points.
-        * "bayes": for devices that differ, estimated.
-        * "links": the same with a weight for each link.
-        * "auto": of these, with and without `shares`, the one that predicts left-out points best.
-
-        Default: "auto"; "strong" or a number where the run does not allow it, as a note says.
+        a way to choose it, see docs/explain/gtvmin.md. Default: "auto"; "strong" or a number where the run does not
+        allow it, as a note says.
     schedule : {"colored", "jacobi", "async"}, default="colored"
         Devices of a turn. "colored": one color class of the graph. "jacobi": all. "async": a random set without links
         between them; with a link model, event-driven.

@@ -19,12 +19,8 @@ class Ditto(FedLloyd):
     ----------
     k : int
         Number of clusters.
-    init : Init or str, default="rows:lean=true"
-        Initialization, as in `TreeLloyd`.
-    tol : float, default=1e-5
-        The common clustering ends when the relative decrease of the pooled cost is below `tol`.
-    search : {"none", "breathing"}, default="none"
-        As in `TreeLloyd`.
+    init, tol, search
+        As in `TreeLloyd`, for the common clustering.
     local_steps : int, default=100
         Largest number of Lloyd steps of a client; fewer if its labels do not change.
     pull : float, default=1.0

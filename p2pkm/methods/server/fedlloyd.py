@@ -19,15 +19,7 @@ class FedLloyd(TreeLloyd):
     ----------
     k : int
         Number of clusters.
-    init : Init or str, default="rows:lean=true"
-        Initialization, as in `TreeLloyd`.
-    tol : float, default=1e-5
-        Stop when the relative decrease of the pooled cost is below `tol`.
-    search : {"none", "breathing"}, default="none"
-        As in `TreeLloyd`.
-    local_steps : int, default=0
-        As in `TreeLloyd`: after the common clustering, Lloyd steps of each client on its local points.
-    pull : float, default=0.0
+    init, tol, search, local_steps, pull
         As in `TreeLloyd`.
 
     Raises
@@ -47,7 +39,7 @@ class FedLloyd(TreeLloyd):
     Notes
     -----
 
-    **Update.** As in `TreeLloyd` [1]_ [2]_, with the server as parent of every client.
+    **Update.** As in `TreeLloyd` [1]_, with the server as parent of every client.
 
     **Messages.** As in `TreeLloyd`, with one link for each client.
 
@@ -60,8 +52,6 @@ class FedLloyd(TreeLloyd):
     References
     ----------
     .. [1] S. P. Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28, 1982.
-    .. [2] I. S. Dhillon, D. S. Modha, "A data-clustering algorithm on distributed memory multiprocessors", 1999: the
-       same sums by a reduction over all processors.
 
     Examples
     --------

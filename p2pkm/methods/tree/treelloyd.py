@@ -120,11 +120,10 @@ class TreeLloyd(MethodBase):
         Number of groups of devices with separate clusterings. "auto": chosen at the root. Cannot be combined with
         `search` or another `init`. See `p2pkm.methods.init.tree_groups`.
     local_steps : int, default=0
-        Largest number of Lloyd steps that each device takes on its local points after the common clustering, which give
-        it its own centroids.
+        Largest number of Lloyd steps that each device takes on its local points after the common clustering.
     pull : float, default=0.0
-        Weight of a common centroid, in points, in the mean by which a device computes its own centroid; see
-        `p2pkm.methods.tree.local_steps`. Requires `local_steps`.
+        Weight of a common centroid, in points, in the mean by which a device computes its own centroid. Requires
+        `local_steps`.
 
     Raises
     ------
@@ -157,8 +156,8 @@ class TreeLloyd(MethodBase):
     From a first round the root chooses s, 0.3 standard errors of a cluster mean, and g, for which rounding sums costs
     at most as much as rounding centroids (docs/explain/proofs.md).
 
-    With `local_steps` each device then takes Lloyd steps on its local points from the common centroids w; with `pull` >
-    0 they decrease ``L_i(v_i) + pull sum_c |v_ic - w_c|^2``. Cluster c of a device is still cluster c of all others.
+    With `local_steps` each device then takes Lloyd steps on its local points from the common centroids w; with `pull`
+    they decrease ``L_i(v_i) + pull sum_c |v_ic - w_c|^2``.
 
     **Messages.** Up: k rows (S, n) and one row with the cost. Down: k rows z and one row with a command. With G groups
     G k rows. Encoded as integers in Rice or adaptive code.
@@ -171,8 +170,8 @@ class TreeLloyd(MethodBase):
     point changes its cluster, this point, rounded to g steps. Other devices receive sums of devices below them, and the
     centroids, with `groups` of all groups.
 
-    **Faults.** When a device leaves, the others elect a root and build a new tree, which costs two rounds. Disconnected
-    parts continue separately. A Lloyd step needs a round in which no device leaves or returns.
+    **Faults.** When a device leaves, the others elect a root and build a new tree, which costs two rounds. A Lloyd step
+    needs a round in which no device leaves or returns.
 
     References
     ----------
