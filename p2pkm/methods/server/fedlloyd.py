@@ -38,7 +38,6 @@ class FedLloyd(TreeLloyd):
 
     Notes
     -----
-
     **Update.** As in `TreeLloyd` [1]_, with the server as parent of every client.
 
     **Messages.** As in `TreeLloyd`, with one link for each client.
