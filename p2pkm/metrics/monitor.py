@@ -287,15 +287,15 @@ class Monitor:
     def _gather_columns(self, parts: Iterator[Any]) -> Iterator[Any]:
         """Yield the rows of all devices in device order on rank 0, and no rows on other ranks; a collective call.
 
-        Up to `LARGE` devices, all parts are gathered in one operation. Of more devices, each is computed and gathered
-        when it is asked for, since rank 0 reads them one after the other: all of them would take gigabytes.
+        Up to `LARGE` devices, several ranks gather all parts in one operation. Of more devices, each is computed and
+        gathered when it is asked for, since rank 0 reads them one after the other: all of them would take gigabytes.
 
         Parameters
         ----------
         parts : iterator of float64[n] or float64[n, w]
             Values of the devices of this rank.
         """
-        if self._devices.total > LARGE:
+        if self._devices.total > LARGE or self.network.placement.division.size == 1:
             for part in parts:
                 gathered = self.network.gather_by_device(part)
                 rows = np.empty((0, *part.shape[1:])) if gathered is None else gathered
