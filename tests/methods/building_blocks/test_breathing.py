@@ -89,7 +89,18 @@ def test_both_forms_of_the_kernel_find_the_same_bits(seed):
     points, weights = rng.normal(size=(m, d)).round(1), rng.integers(1, 9, m).astype(float)
     start = points[rng.integers(0, m, k)]
     start[rng.random(k) < 0.2] = np.inf
-    one, other = (form.breathe(points, weights, start, 5, 2**64 - 1 - seed, seed) for form in (compiled, reference))
+    compare(points, weights, start, 5, 2**64 - 1 - seed, seed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_both_forms_of_the_kernel_search_alike(seed):
+    points, weights = crowd(seed, 30)
+    compare(points, weights, points[:30], 5, seed, seed)
+
+
+def compare(*arguments):
+    """Check that both forms of the kernel return the same bits."""
+    one, other = (form.breathe(*arguments) for form in (compiled, reference))
     assert_array_equal(one[0], other[0])
     assert one[1] == other[1]
 

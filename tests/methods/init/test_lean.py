@@ -173,6 +173,7 @@ def test_equal_tables_count_as_each_among_others():
     for i in (0, 1, 2, 3, 0):
         assert_array_equal(count_box_bytes(boxes[[i, i]]), of_boxes[[i, i]])
         assert_array_equal(count_centroid_bytes(sets[[i, i]], boxes[[i, i]], 5), of_sets[[i, i]])
+    assert_array_equal(count_centroid_bytes(sets[:2], boxes[:2], 5), of_sets[:2])
 
 
 def sort(rows):
