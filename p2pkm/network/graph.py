@@ -358,21 +358,37 @@ class Topology:
         return str(call("card", self))
 
     def to_arrays(self) -> dict[str, Any]:
-        """Convert the topology to arrays, for `from_arrays` on another rank; without `varying` and `file_summary`."""
+        """Convert the topology to arrays, for `from_arrays` on another rank; without `varying` and `file_summary`.
+
+        Degrees and components follow from the links, but the ranks of one machine hold the arrays once.
+        """
         names: dict[str, Any] = (
             {} if self.names is None else {"names": np.frombuffer(json.dumps(self.names).encode(), np.uint8)}
         )
         names |= {} if self.places is None else {"places": self.places}
         return {"indptr": self.indptr, "indices": self.indices, "weights": self.weights, "colors": self.colors,
-                "hops": np.array(self.hops), "hub": np.array(self.hub), **names}  # fmt: skip
+                "hops": np.array(self.hops), "hub": np.array(self.hub), "degrees": self.degrees,
+                "components": self.components, **names}  # fmt: skip
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any]) -> "Topology":
         """Create the topology from the result of `to_arrays`."""
         hops, hub = (int(arrays[name]) for name in ("hops", "hub"))
         names = tuple(json.loads(arrays["names"].tobytes())) if "names" in arrays else None
-        return cls(arrays["indptr"], arrays["indices"], arrays["weights"], arrays["colors"], hops, hub, names=names,
-                   places=arrays.get("places"))  # fmt: skip
+        topology = cls(arrays["indptr"], arrays["indices"], arrays["weights"], arrays["colors"], hops, hub, names=names,
+                       places=arrays.get("places"))  # fmt: skip
+        vars(topology).update({name: arrays[name] for name in ("degrees", "components")})
+        return topology
+
+    def move(self, arrays: dict[str, Any]) -> "Topology":
+        """Return the same topology with the arrays of `to_arrays` in another place of the memory."""
+        moved = replace(self, **{name: arrays[name] for name in ("indptr", "indices", "weights", "colors")})
+        vars(moved).update({name: arrays[name] for name in ("degrees", "components")})
+        return moved
+
+    def keep_spanning_tree(self, tree: tuple[Integers, Integers]) -> None:
+        """Keep `spanning_tree` as another rank has grown it."""
+        vars(self)["spanning_tree"] = tree
 
 
 def convert_foreign(graph: Any) -> Any:
