@@ -139,7 +139,7 @@ class Machines:
 
 
 def _identify(file: int) -> tuple[int, int]:
-    """Return numbers that tell an open file from all others: a process of the same number may be in another container."""
+    """Return numbers that tell an open file from others: in another container, its process is not the first rank."""
     status = os.fstat(file)
     return status.st_dev, status.st_ino
 

@@ -24,9 +24,9 @@ from p2pkm.data.partition import dirichlet, iid
 from p2pkm.data.random import draw_separated
 from p2pkm.data.sources import grid16, slike
 from p2pkm.methods.building_blocks.number_of_clusters import INDICES, Decision, Verdict, decide, prefer, tabulate
+from p2pkm.methods.building_blocks.spanning_tree import build_spanning_tree
 from p2pkm.methods.building_blocks.weighted_rows import Rows, summarize
 from p2pkm.methods.init.choose_k import ChooseK
-from p2pkm.methods.building_blocks.spanning_tree import build_spanning_tree
 from tests.support.play_rounds import arrange, play
 
 K_MAX, ROWS = 25, 32

@@ -230,9 +230,7 @@ def group_stage(algorithm: Any, at: InitContext) -> Stage:
     """Create the stage that finds groups of devices along a spanning tree, and the centroids of each group."""
     from p2pkm.methods.init.tree_groups import TreeGroups
 
-    finder = TreeGroups(
-        at.k, bounded_spanning_tree(at), groups=algorithm.traits.groups, lean=_is_lean(algorithm)
-    )
+    finder = TreeGroups(at.k, bounded_spanning_tree(at), groups=algorithm.traits.groups, lean=_is_lean(algorithm))
     return Stage(TreeGroups.name, finder, 1)
 
 
