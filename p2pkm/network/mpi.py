@@ -386,7 +386,9 @@ def _divide(arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Divide arrays into small ones, with the list of the large ones, and large ones."""
     stored = {name: _stored(np.asarray(array)) for name, array in arrays.items()}
     # A repeated number stays one.
-    large = {name: part for name, part in stored.items() if part.nbytes >= _LEAST and part.size == np.size(arrays[name])}
+    large = {
+        name: part for name, part in stored.items() if part.nbytes >= _LEAST and part.size == np.size(arrays[name])
+    }
     if not large:
         return arrays, {}
     from p2pkm.network.shared_arrays import write_slots

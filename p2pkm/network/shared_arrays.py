@@ -12,11 +12,14 @@ of this machine receive a copy.
 import json
 import mmap
 import os
+import sys
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 
+# Whether the ranks of a machine can share memory, as far as the system tells.
+SHARES = sys.platform.startswith("linux")
 # Bytes in one call of MPI, some versions of which count them in 32 bits.
 _CALL = 1 << 30
 # Arrays begin at multiples of this number of bytes, that of a vector register.
