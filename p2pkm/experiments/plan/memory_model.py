@@ -26,7 +26,7 @@ _UNLABELED_POINT = 6
 # Graph, per directed edge.
 _EDGE = 37
 _GLOBAL_EDGE = 8  # of it for edges of devices on other ranks
-# Of the graph, what the ranks of a machine hold once: offsets, degrees, color and tree of a device; neighbor at an edge.
+# Held once by the ranks of a machine: offset, degree, color, and parent and layer in the tree; neighbor at an edge.
 _SHARED_DEVICE = 25
 _SHARED_EDGE = 8
 _EDGE_COUNTS = 16  # counts of the ledger, at the end
