@@ -46,7 +46,7 @@ def deal(run: Run, world: World, saved: Checkpoint | None) -> Rank:
     if saved is not None:
         texts["saved"] = saved.outline
     order: dict[str, Any] = {name: encode(json.dumps(text)) for name, text in texts.items()}
-    order |= run.to_arrays() | topology.to_arrays()
+    order |= run.to_arrays() | topology.to_arrays() | topology.derive()
     # The links of a star are drawn from the options, see `ClientShare`.
     if topology.varying is not None and topology.hub < 0:
         order["changing"] = np.ones(1)
