@@ -48,9 +48,7 @@ METHOD_PAGE = """# {name}
 
 {summary}
 
-```bash
-{example}
-```
+{example}; class `{cls}`.
 
 {published}{documentation}
 """
@@ -86,7 +84,7 @@ def list_pages() -> dict[str, list[str]]:
 
 
 def describe_method(page: str) -> str:
-    """Make the page of a class of methods: commands, published values, and its docstring."""
+    """Make the page of a class of methods: options that select it, published values, and its docstring."""
     names = list_pages()[page]
     facts = [describe(name) for name in names]
     shared = len(names) > 1
@@ -95,7 +93,8 @@ def describe_method(page: str) -> str:
     return METHOD_PAGE.format(
         name=" and ".join(names),
         summary="\n".join(f"* {one}" for one in summaries) if shared else summaries[0],
-        example="\n".join(one["example"] for one in facts),
+        example=" and ".join(f"`{one['example'].removeprefix('python -m p2pkm ')}`" for one in facts),
+        cls=_find_class(page).__name__,
         published="".join(f"{text}\n\n" for text in published),
         documentation=to_markdown(inspect.cleandoc(_find_class(page).__doc__)),
     )
@@ -106,10 +105,8 @@ def _describe_published(text: str) -> str:
     selected, _, source = text.removesuffix(".").partition(". Source: ")
     command, _, values = selected.partition(" selects: ")
     is_same = values == "the same as the defaults"
-    if source == OPEN and is_same:
-        return "The paper does not specify the numbers."
     if source == OPEN:
-        return f"`{command}` selects {values}, the first default of p2pkm; the paper specifies none."
+        return "The paper specifies none of the defaults."
     if is_same:
         return f"The defaults are the published ones ({source})."
     return f"`{command}` selects {values}, as published ({source})."

@@ -120,8 +120,9 @@ class Machines:
                 place[:] = os.getpid(), file, *_identify(file)
         machine.Bcast(place)
         if not self._is_first:
-            with suppress(OSError):
-                file = os.open("/proc/{}/fd/{}".format(*place), os.O_RDONLY)
+            # In another container, the number may be that of a pipe.
+            with suppress(AttributeError, OSError):
+                file = os.open("/proc/{}/fd/{}".format(*place), os.O_RDONLY | os.O_NONBLOCK)
         is_open = np.array([file is not None and _identify(file) == tuple(place[2:])], np.uint8)
         everywhere = np.empty_like(is_open)
         machine.Allreduce(is_open, everywhere, self._mpi.MIN)

@@ -150,7 +150,8 @@ def test_methods_of_one_class_share_a_page(write_pages):
     assert pages["central"] == ["central", "cdkm"] and "cdkm" not in pages
     assert sorted(name for names in pages.values() for name in names) == sorted(METHODS)
     text = write_pages.reference_pages.describe_method("ffcm1")
-    assert "# ffcm1 and ffcm2\n" in text and "--algorithm ffcm2\n" in text and text.count("defaults=paper") == 2
+    assert "# ffcm1 and ffcm2\n" in text and "`--algorithm ffcm2`; class `FFCM`.\n" in text
+    assert text.count("defaults=paper") == 2
 
 
 def test_the_documentation_has_a_value_for_every_parameter_without_a_default():
