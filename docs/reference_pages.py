@@ -358,7 +358,8 @@ def list_options() -> str:
     sections: dict[str, list[str]] = {}
     for name, option in options_of(RunOptions).items():
         default = " ".join(option.help.split()).partition(" [default: ")[2].removesuffix("]")
-        default = default or show_default(getattr(RunOptions, name, None))
+        # Markdown would drop <time> as an unknown tag.
+        default = (default or show_default(getattr(RunOptions, name, None))).replace("<", "&lt;")
         sections.setdefault(option.section, []).append(f"`{name}`" + (f" ({default})" if default else ""))
     return make_table(
         ("group", "key and default", "described in"),
