@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import topologies
+from p2pkm.cli.run import command
 from p2pkm.core.option import options_of
 from p2pkm.data.partition import PARTITIONS
 from p2pkm.engine.run_options import RunOptions
@@ -136,6 +137,11 @@ def test_options_and_gallery_are_complete(write_pages):
         re.findall(r"^\| (\w.*?) \|", parts["config"], re.MULTILINE)
     )
     assert re.findall(r"`([\w-]+)` \(\d+\)", parts["gallery"]) == list(topologies.recipes())
+
+
+def test_commands_that_pages_describe_exist(write_pages):
+    listed = re.findall(r"^\| `p2pkm ([a-z ]+)", write_pages.make_parts()["commands"], re.MULTILINE)
+    assert {name.strip() for name in listed} >= {*write_pages.reference_pages.COMMANDS_IN, *command.commands}
 
 
 def test_every_method_has_a_page_in_the_list():
