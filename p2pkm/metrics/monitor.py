@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pkm.core.allocator import trim_if_large
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.chunks import label
 from p2pkm.core.sorting import blocks, find_distinct
@@ -234,6 +235,7 @@ class Monitor:
         devices = self._devices
         # Arrays of the last record: with millions of devices, not together with those of this one.
         self.losses, self.heads = np.zeros(0), np.zeros(0, np.uint64)
+        trim_if_large(len(devices))
         columns = self._gather_columns(self._measure_sums(state, algorithm))
         variation, penalties, factor = (add(column) for column in islice(columns, 3))
         self._rounding = self.every * factor * float(next(columns).max(initial=0.0))
