@@ -113,15 +113,16 @@ def test_runs_of_several_seeds_with_one_noise_seed_have_independent_noise():
 
 
 def test_keys_depend_on_every_byte_of_the_secret_and_on_the_device():
-    ids = np.arange(50)
+    ids = np.arange(150)
     secret = bytes(range(32))
     keys = run_secret.derive_keys(secret, ids)
-    assert len({*keys.keys.tolist(), keys.shared}) == 51
+    assert len({*keys.keys.tolist(), keys.shared}) == 151
     for place in range(32):
         changed = secret[:place] + bytes([secret[place] ^ 1]) + secret[place + 1 :]
         other = run_secret.derive_keys(changed, ids)
         assert (other.keys != keys.keys).all() and other.shared != keys.shared
-    np.testing.assert_array_equal(run_secret.derive_keys(secret, ids[7:9]).keys, keys.keys[7:9])
+    for some in (ids[7:9], ids[140:]):
+        np.testing.assert_array_equal(run_secret.derive_keys(secret, some).keys, keys.keys[some])
 
 
 def test_the_table_has_no_guarantee_with_a_noise_seed_and_the_guarantee_without():

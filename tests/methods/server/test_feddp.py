@@ -155,6 +155,15 @@ def test_it_computes_what_the_pooled_points_and_the_noise_give(k, d, options, mo
     assert_allclose(result.centroids[0], twin(data, method, seen), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("seed", [1, 2])  # of seed 0 no candidate near this point is chosen
+def test_a_cluster_of_one_point_is_that_point(seed):
+    many = np.random.default_rng(seed).normal(0.0, 0.5, (60, 2))
+    shards = p2pkm.Shards.from_list([many, np.array([[9.0, 9.0]])])
+    method = FedDP(2, epsilon=10000.0, radius=15.0, steps=3)
+    centroids = p2pkm.simulate(method, None, shards, seed=seed, baselines=False).server_centroids
+    assert np.linalg.norm(centroids - [9.0, 9.0], axis=1).min() < 1.0
+
+
 # --- what one point changes
 
 
