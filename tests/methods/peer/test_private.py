@@ -672,7 +672,7 @@ def test_options_of_the_command_line_that_it_cannot_use_are_refused(option):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("count", [2, 3, 5, 16])
+@pytest.mark.parametrize("count", [2, 3, 5, 10])
 def test_the_same_bits_on_ranks_some_of_them_without_devices(count):
     common = ("--format", "json", "--out", "none", "--graph", "complete")
     commands = [
