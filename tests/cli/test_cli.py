@@ -503,8 +503,6 @@ def test_what_the_configuration_cannot_hold_is_refused_before_any_work(tmp_path,
     name = b"caf\xe9".decode("utf-8", "surrogateescape")  # of a file that was named in Latin-1
     ending = here(*SMALL, "--data", f"{name}.npy", "--out", "run")
     assert ending.code == 2 and "data is 'caf\\udce9.npy'; expected UTF-8" in ending.err and not listed(tmp_path)
-    ending = here(*SMALL, "--faults", f"{name}.jsonl", "--out", "run")
-    assert ending.code == 2 and "faults is 'caf\\udce9.jsonl'; expected UTF-8" in ending.err and not listed(tmp_path)
     assert here(*SMALL, "--rounds", "1", "--out", name, "-q").code == 0
 
 
