@@ -1,6 +1,7 @@
 """Rankings of the suites `core` and `personal` from the stored rows, and figures: ``python docs/benchmark.py``.
 
-The rows are those of ``p2pkm bench --suite NAME``. Their SHA-256 is stored with them and checked before use.
+The rows are those of ``p2pkm bench --suite NAME``. Their SHA-256 is stored with them and checked before use. The
+tables of the pages are written by write_pages.py.
 """
 
 import gzip
@@ -9,6 +10,7 @@ import json
 import math
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 from p2pkm.analysis.bench_personal import rank_by_tests
@@ -42,9 +44,22 @@ def read_rows(suite="core", folder=RESULTS):
     return [row | {"trust": trust.get(row["entry"], row["trust"])} for row in rows]
 
 
-def leave_out_variants(text):
-    """Return the text of a ranking without variants such as `tracking (real numbers)`, which have no place in it."""
-    return re.sub(r"^ {4}\S+ \(.*\n", "", text, flags=re.MULTILINE)
+@cache
+def make_tables():
+    """Make the tables of the results pages: rankings without their notes, advice, and costs by family."""
+    ranking, rows = summarize(read_rows()), read_rows("personal")
+    return {
+        "ranking-core": _show_ranking(ranking),
+        "advice-core": "\n".join(tabulate_advice(ranking)),
+        "ranking-personal": _show_ranking(rank_by_tests(rows)),
+        "families-personal": "\n".join(tabulate_families(rows)),
+    }
+
+
+def _show_ranking(ranking):
+    """Return the table of a ranking without variants such as `tracking (real numbers)`, which have no place in it."""
+    table = re.sub(r"^ {4}\S+ \(.*\n", "", ranking.text().partition("\n\n")[0] + "\n", flags=re.MULTILINE)
+    return f"```text sample\n{table.rstrip()}\n```"
 
 
 def tabulate_families(rows):

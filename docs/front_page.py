@@ -1,4 +1,4 @@
-"""Tables and figure of README: two questions, from the rankings in docs/results, which a test compares with the rows.
+"""Tables and figure of README: two questions, from the rankings of docs/benchmark.py.
 
 ``python docs/front_page.py`` draws the figure into the working folder. The tables are written by write_pages.py.
 """
@@ -7,7 +7,8 @@ import re
 import sys
 from pathlib import Path
 
-RESULTS = Path(__file__).parent / "results"
+import benchmark
+
 # Rows of the tables, by the name in the ranking, and what they are called in README.
 COMMON = {
     "tracking": "[`tracking`](docs/ref/methods/tracking.md)",
@@ -39,31 +40,22 @@ _FAMILIES = {
 _OF_FAMILY = re.compile(r"\| `([^`]+)` \| (.+) \|")
 
 
-def read_ranking(page: str) -> dict[str, dict[str, str]]:
-    """Read the ranking of a results page: cells by column, by entry.
-
-    Raises
-    ------
-    ValueError
-        If the page has no ranking.
-    """
-    found = re.search(r"```text sample\n( +entry .*?)\n\n", (RESULTS / page).read_text("utf-8"), re.DOTALL)
-    if found is None:
-        raise ValueError(f"{page} has no ranking; expected a block that begins with the heading of its columns")
-    head, *lines = (re.split(r"\s{2,}", line[4:].strip()) for line in found[1].splitlines())
+def read_ranking(suite: str) -> dict[str, dict[str, str]]:
+    """Read the ranking of a suite: cells by column, by entry."""
+    _, *block, _ = benchmark.make_tables()[f"ranking-{suite}"].splitlines()
+    head, *lines = (re.split(r"\s{2,}", line[4:].strip()) for line in block)
     return {cells[0]: dict(zip(head, cells, strict=True)) for cells in lines}
 
 
-def read_families(page: str) -> dict[str, list[float]]:
+def read_families() -> dict[str, list[float]]:
     """Read the test cost over that of a common clustering by entry, one value for each family of tasks."""
-    section = (RESULTS / page).read_text("utf-8").partition("\n## By family\n")[2].partition("\n## ")[0]
-    lines = _OF_FAMILY.findall(section)
+    lines = _OF_FAMILY.findall(benchmark.make_tables()["families-personal"])
     return {entry: [float(cell.partition(" / ")[0]) for cell in cells.split(" | ")] for entry, cells in lines}
 
 
 def make_tables() -> dict[str, str]:
     """Make the two tables of README in Markdown."""
-    core, personal = read_ranking("benchmark.md"), read_ranking("personal.md")
+    core, personal = read_ranking("core"), read_ranking("personal")
     common = [
         "| method | trust | excess cost, 95 % interval | runs without result | bytes / raw bytes |",
         "|---|---|---|---|---|",
@@ -95,7 +87,7 @@ def draw(path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), layout="constrained")
-    core = read_ranking("benchmark.md")
+    core = read_ranking("core")
     bars = sorted(_BARS, key=lambda entry: float(core[entry]["excess %"]))
     for place, entry in enumerate(bars):
         row = core[entry]
@@ -115,7 +107,7 @@ def draw(path: Path) -> None:
     dots = [left.plot([], [], "o", color=color, label=trust)[0] for trust, color in _TRUST.items()]
     left.legend(handles=dots, loc="upper right", frameon=True)
 
-    costs = read_families("personal.md")
+    costs = read_families()
     ticks = range(len(_FAMILIES))
     right.axhline(1.0, color="black", linewidth=1.2, label="common clustering")
     for number, (entry, label, color, marker) in enumerate(_LINES):

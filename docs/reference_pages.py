@@ -10,15 +10,20 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import click
+
 import p2pkm
 import topologies
+from p2pkm.channel.byzantine import Byzantine
 from p2pkm.channel.sampled_faults import Faults
 from p2pkm.cli.algorithms import describe
+from p2pkm.cli.run import command
 from p2pkm.core.card import OPEN
 from p2pkm.core.option import options_of
 from p2pkm.core.spec import parameters, show
 from p2pkm.data.partition import PARTITIONS
 from p2pkm.data.sources import SOURCES
+from p2pkm.data.stream import DataStream
 from p2pkm.engine.conflicts import explain_method, list_pairs
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.methods.init.registry import INITS
@@ -43,14 +48,33 @@ DESCRIBED_IN = {
     "Recording": ("[run folder](run-folder.md)", "[figures](../howto/reports-and-figures.md)"),
     "MPI": ("[clusters](../howto/cluster.md)",),
 }
+# The same for commands; those without a page of their own are explained by --help.
+COMMANDS_IN = {
+    "run": ("[first run](../tutorial/first-run.md)", "[run folder](run-folder.md)"),
+    "compare": ("[choose a method](../howto/choose-a-method.md#compare-methods)",),
+    "verify": ("[resume and verify](../howto/resume-and-verify.md#verify-a-run)",),
+    "algorithms": ("[methods](methods.md)",),
+    "topology": ("[graphs](graphs.md)", "[choose a graph](../howto/choose-a-graph.md)"),
+    "topology leaks": ("[disclosure](../howto/measure-disclosure.md#what-one-device-learns-about-another)",),
+    "study": ("[studies](../howto/studies.md)",),
+    "study submit": ("[thousands of runs](../howto/studies.md#thousands-of-runs)",),
+    "bench": ("[rank methods](../howto/bench.md)",),
+    "attack": ("[attacks](../howto/measure-disclosure.md#attacks)",),
+    "privacy budget": ("[several runs](../howto/private-clustering.md#several-runs)",),
+    "animate": ("[reports and figures](../howto/reports-and-figures.md)",),
+    "report": ("[reports and figures](../howto/reports-and-figures.md)",),
+    "data": ("[load data](../howto/load-data.md)",),
+    "predict": ("[new rows](../howto/load-data.md#new-rows)",),
+    "resume": ("[resume and verify](../howto/resume-and-verify.md)",),
+    "faults": ("[fault traces](../howto/time-and-faults.md#trace-files)",),
+    "doctor": ("[clusters](../howto/cluster.md)",),
+}
 SECTIONS = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 METHOD_PAGE = """# {name}
 
 {summary}
 
-```bash
-{example}
-```
+{example}; class `{cls}`.
 
 {published}{documentation}
 """
@@ -61,16 +85,22 @@ def make_tables() -> dict[str, str]:
     tables: dict[str, Callable[[], str]] = {
         "metrics": list_metrics,
         "methods": list_methods,
+        "common-parameters": lambda: "".join(f"* `{name}`: {text}\n" for name, text in COMMON.items()),
         "initializations": lambda: list_functions(INITS),
         "data": lambda: list_functions({name: source for name, source in SOURCES.items() if name != "file"}),
         "partitions": lambda: list_functions(PARTITIONS, _find_public_partitions()),
         "link-models": lambda: list_functions(PROFILES),
         "graphs": lambda: list_functions(topologies.FAMILIES),
         "time-varying-graphs": lambda: list_functions(topologies.TIME_VARYING),
+        "graph-files": lambda: list_fields(topologies.read),
         "gallery": list_gallery,
         "combinations": list_combinations,
         "refused-pairs": list_refused_pairs,
         "faults": lambda: list_fields(Faults),
+        "byzantine": lambda: list_fields(Byzantine),
+        "streams": lambda: list_fields(DataStream),
+        "device-clusters": lambda: list_fields(SOURCES["device-clusters"]),
+        "commands": list_commands,
         "config": list_options,
         "api": list_api,
     }
@@ -86,7 +116,7 @@ def list_pages() -> dict[str, list[str]]:
 
 
 def describe_method(page: str) -> str:
-    """Make the page of a class of methods: commands, published values, and its docstring."""
+    """Make the page of a class of methods: options that select it, published values, and its docstring."""
     names = list_pages()[page]
     facts = [describe(name) for name in names]
     shared = len(names) > 1
@@ -95,7 +125,8 @@ def describe_method(page: str) -> str:
     return METHOD_PAGE.format(
         name=" and ".join(names),
         summary="\n".join(f"* {one}" for one in summaries) if shared else summaries[0],
-        example="\n".join(one["example"] for one in facts),
+        example=" and ".join(f"`{one['example'].removeprefix('python -m p2pkm ')}`" for one in facts),
+        cls=_find_class(page).__name__,
         published="".join(f"{text}\n\n" for text in published),
         documentation=to_markdown(inspect.cleandoc(_find_class(page).__doc__)),
     )
@@ -106,10 +137,8 @@ def _describe_published(text: str) -> str:
     selected, _, source = text.removesuffix(".").partition(". Source: ")
     command, _, values = selected.partition(" selects: ")
     is_same = values == "the same as the defaults"
-    if source == OPEN and is_same:
-        return "The paper does not specify the numbers."
     if source == OPEN:
-        return f"`{command}` selects {values}, the first default of p2pkm; the paper specifies none."
+        return "The paper specifies none of the defaults."
     if is_same:
         return f"The defaults are the published ones ({source})."
     return f"`{command}` selects {values}, as published ({source})."
@@ -292,16 +321,36 @@ def list_gallery() -> str:
     return ", ".join(f"`{name}` ({entry.n})" for name, entry in recipes.items()) + ".\n"
 
 
-def list_fields(cls: Any) -> str:
-    """List the fields of a class of options: key, default, and the text of its docstring."""
-    _, *sections = SECTIONS.split(inspect.cleandoc(cls.__doc__ or ""))
-    attributes = dict(zip(sections[::2], sections[1::2], strict=True))["Attributes"]
+def list_fields(kind: Any) -> str:
+    """List the options of a class or function that have a default: key, default, and the text of its docstring."""
+    _, *sections = SECTIONS.split(inspect.cleandoc(kind.__doc__ or ""))
+    texts = dict(zip(sections[::2], sections[1::2], strict=True))
+    defaults = {p.name: p.default for p in inspect.signature(kind).parameters.values() if p.default is not p.empty}
     rows = []
-    for names, body in re.findall(r"^(\S.*?) : .*\n((?:[ ].*\n?|\n)*)", attributes, re.MULTILINE):
-        keys = names.split(", ")
-        spec = ", ".join(f"`{key}={show_default(getattr(cls, key, None))}`" for key in keys)
-        rows.append((spec, " ".join(body.split()).removesuffix(".")))
+    for names, body in re.findall(
+        r"^(\S.*?) : .*\n((?:[ ].*\n?|\n)*)", texts.get("Attributes") or texts["Parameters"], re.MULTILINE
+    ):
+        spec = ", ".join(f"`{key}={show_default(defaults[key])}`" for key in names.split(", ") if key in defaults)
+        if spec:
+            lines = [" ".join(line.split()) for line in re.split(r"\n\n|^ *\* ", body, flags=re.MULTILINE)]
+            rows.append((spec, "<br>".join(line for line in lines if line).removesuffix(".")))
     return make_table(("key and default", "meaning"), rows)
+
+
+def list_commands() -> str:
+    """List the commands and their subcommands, with their arguments and what the help says of them."""
+    rows = []
+
+    def add(name: str, found: click.Command) -> None:
+        words = [name, *(p.human_readable_name for p in found.params if isinstance(p, click.Argument))]
+        purpose = found.get_short_help_str(200).removesuffix(".")
+        rows.append((f"`p2pkm {' '.join(words)}`", purpose, ", ".join(COMMANDS_IN.get(name, ()))))
+        for word, part in getattr(found, "commands", {}).items():
+            add(f"{name} {word}", part)
+
+    for name, found in command.commands.items():
+        add(name, found)
+    return make_table(("command", "purpose", "described in"), rows)
 
 
 def list_options() -> str:
@@ -309,7 +358,8 @@ def list_options() -> str:
     sections: dict[str, list[str]] = {}
     for name, option in options_of(RunOptions).items():
         default = " ".join(option.help.split()).partition(" [default: ")[2].removesuffix("]")
-        default = default or show_default(getattr(RunOptions, name, None))
+        # Markdown would drop <time> as an unknown tag.
+        default = (default or show_default(getattr(RunOptions, name, None))).replace("<", "&lt;")
         sections.setdefault(option.section, []).append(f"`{name}`" + (f" ({default})" if default else ""))
     return make_table(
         ("group", "key and default", "described in"),

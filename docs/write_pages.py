@@ -15,6 +15,7 @@ ROOT = HERE.parent
 # The program beside these pages, not another copy that is installed, whose pages would be written here in silence.
 sys.path.insert(0, str(ROOT))
 
+import benchmark  # noqa: E402
 import front_page  # noqa: E402
 import measured  # noqa: E402
 import reference_pages  # noqa: E402
@@ -28,7 +29,8 @@ PART = re.compile(r"(<!-- made: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 def make_parts() -> dict[str, str]:
     """Make all tables, by the name of the part of a page that shows them."""
     papers = verdicts.count_verdicts(ROOT / "examples" / "reproduce" / "RESULTS.md")
-    return reference_pages.make_tables() | measured.make_tables() | front_page.make_tables() | {"verdicts": papers}
+    results = benchmark.make_tables() | front_page.make_tables()
+    return reference_pages.make_tables() | measured.make_tables() | results | {"verdicts": papers}
 
 
 def write_page(text: str, page: Path) -> str:

@@ -51,9 +51,10 @@ class Byzantine:
         * "nan": malformed tables: NaN, infinite or absurd numbers, or a table of the wrong shape.
         * "collude": the same rows for all Byzantine devices, three to four spans of the data away.
     place : {"random", "central", "peripheral"}
-        Selection of the devices: by the seed, or those of largest or smallest centrality (ties: the lower id).
+        Selection of the devices. "random": by the seed. "central", "peripheral": those of largest or smallest
+        centrality (ties: the lower id).
     by : {"closeness", "betweenness"}
-        Centrality, see `topologies.measures`; exact up to 1,000 devices.
+        Centrality, "closeness" or "betweenness", see `topologies.measures`; exact up to 1,000 devices.
     stages : {"method", "all"}
         "method": Byzantine devices are honest in the stages before the method. "all": they also send wrong tables in
         the initial exchange of these stages.

@@ -346,8 +346,13 @@ class Shards:
         mass = unweighted(int(offsets[-1])) if self.weights.strides == (0,) else self.weights[chosen]
         labels = None if self.labels is None else self.labels[chosen]
         order = None if self.order is None else self.rows[chosen]
+        copied = None
+        if self.copied is not None and self.order is not None:
+            # In the order of the rows of the table, as the columns are, not in that of the points.
+            in_order = chosen[np.argsort(self.rows)]
+            copied = {name: column[in_order] for name, column in self.copied.items()}
         return replace(self, points=self.points[chosen], offsets=offsets, weights=mass, labels=labels, order=order,
-                       tests=None)  # fmt: skip
+                       copied=copied, tests=None)  # fmt: skip
 
     def with_hub(self) -> Self:
         """Return a copy with one more device without points at the end: the server of a star."""

@@ -93,17 +93,15 @@ def device_clusters(
         ``"small-world:degree=4;rewire=0.2"``. None: a ring; on the command line and in studies the communication graph,
         which server methods do not use.
     devices : int, optional
-        None: the number of nodes of a graph of fixed size, else 16.
+        Number of devices; None: that of the nodes of a graph of fixed size, else 16.
     along : {"graph", "groups", "few", "other-graph", "none"}
-        How the centers of device i, ``base + amplitude * sqrt(2 / features) * f_i``, differ. All coordinates of f have
-        mean 0 and variance 1 over the devices.
+        How the centers of clusters differ between devices.
 
-        * "graph": smoothly along the graph, by diffusion of random numbers.
-        * "groups": f is equal in each of `groups` connected groups of devices.
-        * "few": f is 0, except at a tenth of the devices, at least two.
-        * "other-graph": as "graph", on the graph with its devices in random order. So neighbors in the given graph are
-          not alike.
-        * "none": all devices have the same centers.
+        * "graph": smoothly along the graph: neighbors have similar centers.
+        * "groups": connected groups of devices, `groups` in number, have the same centers.
+        * "few": a tenth of the devices, at least two, differ from all others.
+        * "other-graph": as "graph", on the graph with its devices in random order, so that neighbors are not similar.
+        * "none": not at all: a common clustering is best.
     amplitude : float
         Standard deviation of each coordinate of a center over the devices, for two features, in units of that of the
         points of a cluster; at least 0.
@@ -132,6 +130,11 @@ def device_clusters(
     ------
     ExperimentError
         If a value is out of range, or the graph cannot be built.
+
+    Notes
+    -----
+    The centers of device i are ``base + amplitude * sqrt(2 / features) * f_i``. All coordinates of f have mean 0 and
+    variance 1 over the devices; for "graph" they are random numbers after diffusion along the graph.
 
     Examples
     --------

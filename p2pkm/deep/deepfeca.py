@@ -40,8 +40,7 @@ class DeepFeCA(DeepMethod):
         * "conv": three 3 x 3 convolutions with 16, 32 and 64 channels and group norm.
         * "resnet18": with group norm and a 3 x 3 stem.
     shape : str, optional
-        Shape of an image, such as 28x28 or 32x32x3. Default: as in the file (.npz of images), otherwise a square of one
-        channel.
+        Shape of an image, such as 28x28 or 32x32x3. Default: as in the file (.npz), otherwise a square of one channel.
     features : int, default=32
         Number D of features. The head of the network is linear, ReLU, linear, normalized to unit length.
     classifier : {"prototypes", "centered", "linear"}, default="prototypes"
@@ -49,7 +48,7 @@ class DeepFeCA(DeepMethod):
 
         * "prototypes": C (DeepCluster-v2 [3]_).
         * "centered": C minus the mean of its rows, which separates clusters even if all features are similar (ours).
-        * "linear": a linear layer, drawn in every round, trained and discarded (as printed).
+        * "linear": a linear layer, drawn in every round and discarded (as printed).
     temperature : float, default=0.1
         tau.
     epochs, batch : int, default=5, 32
@@ -57,7 +56,7 @@ class DeepFeCA(DeepMethod):
     rate, momentum, decay : float, default=0.02, 0.9, 1e-6
         Learning rate, momentum and weight decay of the gradient descent.
     views : bool, default=True
-        Whether images are augmented at random (shift, rotation, scale, brightness, noise) in training.
+        Whether images are augmented at random (shift, rotation, scale, brightness, noise).
     horizon : int, optional
         Rounds in which the learning rate falls to 0; default: those of the run.
 
@@ -86,14 +85,12 @@ class DeepFeCA(DeepMethod):
         client m:  theta_m <- `epochs` epochs of stochastic gradient descent from theta
         server:    theta <- sum_m |D_m| theta_m / sum_m |D_m|
 
-    One more report and aggregation ends the run, so that labels and C belong to the last theta. The loss is the mean
-    over two random views v and all images of CE(softmax(f(v(x_n)) W^T / tau), y_n), with the rows of C at unit length
-    in W. The learning rate falls to 0 along a cosine, and momentum starts at 0 in every round. A client without a
-    centroid does not train.
+    One more report and aggregation ends the run. The loss is the mean over two random views v and all images of
+    CE(softmax(f(v(x_n)) W^T / tau), y_n), with the rows of C at unit length in W. The learning rate falls to 0 along a
+    cosine, and momentum starts at 0 in every round.
 
     **Messages.** Up: the report of the server method, and once per round `|D_m|` and theta_m, P + 1 numbers as a table
-    of `features` columns. Down: C, and theta likewise. Parameters are float32, but count 8 bytes each. With n clients,
-    T rounds have 4 n T + 2 n messages.
+    of `features` columns. Down: C, and theta likewise. Parameters are float32, but count 8 bytes each.
 
     **Convergence.** Not guaranteed. Results are bit-identical for any number of ranks on one machine.
 

@@ -53,8 +53,8 @@ class DeepGossip(DeepMethod):
                    theta <- s / v, which is sent down to all devices:  theta_i <- theta
         clusters:  reports of a one-shot method on the new z_n are sent up the tree, its aggregate C down
 
-    A first clustering precedes round 1, so that labels and C at the end belong to the last theta. All devices of a
-    component have the parameters that `deepfeca` yields on a star.
+    A first clustering precedes round 1. All devices of a component have the parameters that `deepfeca` yields on a
+    star.
 
     With `gossips`, all links are used for the average; N_i are the neighbors of i::
 
@@ -65,11 +65,11 @@ class DeepGossip(DeepMethod):
     With one gossip and equal numbers of images this is D-PSGD [1]_. After few gossips the theta_i differ, and features
     of different theta_i are not comparable.
 
-    **Messages.** Once per round and tree link: P + 1 numbers up and P down, as tables of `features` columns, padded
-    with zeros; the rows of all reports from below up, and C down. With `gossips` the parameters are not sent along the
-    tree, but P + 1 numbers to each neighbor in every gossip.
+    **Messages.** Once per round and tree link: P + 1 numbers up and P down, as tables of `features` columns; the rows
+    of all reports from below up, and C down. With `gossips` the parameters are not sent along the tree, but P + 1
+    numbers to each neighbor in every gossip.
 
-    **Link weights.** With `gossips` they define the mixing matrix, as in `ConsensusLloyd`. The tree ignores them.
+    **Link weights.** With `gossips` they define the mixing matrix, as in `ConsensusLloyd`.
 
     **Convergence.** Not guaranteed. As `gossips` grows, theta_i tends to the mean along the tree.
 

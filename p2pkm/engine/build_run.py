@@ -54,12 +54,12 @@ from p2pkm.network.rank_partition import RankPartition, check_rank_partition
 from p2pkm.network.transport import World
 
 if TYPE_CHECKING:
+    from p2pkm.data.scale import FeatureRanges
     from p2pkm.data.stream import PointStream
     from p2pkm.network.link_model import LinkParameters
 
 # Fields of a run that only some ranks have, or that follow from the others.
 _OF_SOME_RANKS = ("outline", "options", "completed", "points", "start", "scores", "notes")
-SCALES = ("none", "standard", "minmax")
 # Keys of the arrays that rank 0 sends to the other ranks; _NET is a prefix for those of the link model.
 _NET = "net_"
 # Radius, in the example of an error, of a ball around two features from -20 to 20: 20 sqrt(2), rounded up.
@@ -86,7 +86,7 @@ class Run:
     seed, record_every : int
     baselines : bool
         Whether to compute central k-means for comparison.
-    scale : {"none", "standard", "minmax"}
+    scale : {"none", "standard", "minmax"} or FeatureRanges
         Scaling of the features before the method.
     missing : {"refuse", "drop", "mean", "median"}
         Treatment of missing values (NaN). With "mean" and "median" a stage before all others fills them in by
@@ -125,7 +125,7 @@ class Run:
     seed: int = 0
     record_every: int = 1
     baselines: bool = True
-    scale: str = "none"
+    scale: "str | FeatureRanges" = "none"
     link_model: "LinkParameters | None" = None
     k_max: int | None = None
     channel: ChannelPlan = field(default_factory=lambda: plan_channel({}))
@@ -259,9 +259,8 @@ def check_options(algorithm: Any, options: RunOptions, channel: ChannelPlan | No
         If an option is out of range or cannot be combined with the method or another option.
     """
     _check_parameters(algorithm)
-    for name, known in (("scale", SCALES), ("missing", ANSWERS)):
-        if check_scalar(value := getattr(options, name), name) not in known:
-            raise ExperimentError(f"{name} is {value!r}. {suggest(str(value), known)}")
+    if check_scalar(options.missing, "missing") not in ANSWERS:
+        raise ExperimentError(f"missing is {options.missing!r}. {suggest(str(options.missing), ANSWERS)}")
     check_rank_partition(options.rank_partition)
     check_init(algorithm.traits.init, algorithm.k)
     combination = Combination(algorithm, vars(options))
@@ -431,6 +430,10 @@ def build_run(
             if some is not None:
                 check_magnitude(some.points, "the points", missing=options.missing in FILLING)
         check_limits(find_limits(points.points), "the points", points.points.dtype, each=options.scale != "none")
+    features = _name_features(points, arrays)
+    # A plan knows only the number of points, not the names of the features.
+    if not isinstance(options.scale, str) and points is not None and not isinstance(points, PointCount):
+        options.scale.find_units(features, points.d)
     # Other ranks do not need the number of features: rank 0 has resolved the initialization.
     d = 0 if points is None else points.d
     wanted, reason = _take_preferred(Combination(algorithm, vars(options), placed, topology, points))
@@ -444,7 +447,7 @@ def build_run(
         algorithm, topology, rounds, seed,
         usual_every(topology.n) if record_every is None else record_every, options.baselines,
         options.scale, net, options.k_max, placed,
-        options.all_rounds, stream, _name_features(points, arrays),
+        options.all_rounds, stream, features,
         options.missing, outline, options, options, notes=notes,
     )  # fmt: skip
 

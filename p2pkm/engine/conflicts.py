@@ -174,8 +174,8 @@ def _tell_changes(at: Combination) -> str:
 
 
 def _tell_scale(at: Combination) -> str:
-    scale = at.options.get("scale", "none")
-    return "" if scale == "none" else f"scale {scale!r}"
+    scale = at.options.get("scale")
+    return f"scale {scale!r}" if scale in ("standard", "minmax") else ""
 
 
 def _tell_filling(at: Combination) -> str:
@@ -453,7 +453,10 @@ OF_OPTIONS = (
         "the number of clusters is chosen from the points of all devices, but each group has separate clusters",
         "-k auto (k_max) cannot be combined with --groups: {why}", "Use a number, such as -k 8, or remove --groups",
     ),
-    Conflict(SCALE, None, _declared(Condition.MEASURED_POINTS), _WITH_METHOD, "Use --scale none"),
+    Conflict(
+        SCALE, None, _declared(Condition.MEASURED_POINTS), _WITH_METHOD, "Use --scale none, or ranges that "
+        "are known without looking at the points, such as --scale ranges:age=0..100,bmi=10..50",
+    ),
     Conflict(FILLING_IN, None, _declared(Condition.MEASURED_POINTS), _WITH_METHOD, "Use --missing drop"),
     Conflict(
         FILLING_IN, STREAM, "points that arrive must be complete",

@@ -35,7 +35,7 @@ def list_preliminaries(run: Run, setting: InitContext) -> list[tuple[Stage, Abso
     preliminaries: list[tuple[Stage, Absorb]] = []
     if run.missing in FILLING:
         preliminaries.append((imputing_stage(run.missing, setting), _impute))
-    if run.scale != "none":
+    if run.scale in ("standard", "minmax"):
         preliminaries.append((scaling_stage(run.scale, setting), _scale))
     if run.k_max is not None:
         preliminaries.append((choosing_stage(run.algorithm, setting), _choose))
@@ -54,6 +54,17 @@ def _scale(rank: Rank, context: RunContext, stage: Stage, checkpointer: Checkpoi
     units, network = scale(stage, context, checkpointer), context.monitor.network
     rank = replace(rank, scaling=(network.allgather_by_device(units[0]), network.allgather_by_device(units[1])))
     return _with_points(rank, context, apply(rank.shards, units))
+
+
+def scale_by_ranges(rank: Rank, context: RunContext) -> tuple[Rank, RunContext]:
+    """Scale the points by ranges that are public, which needs no stage; all other scalings are left to theirs."""
+    run, local = rank.run, rank.shards
+    if isinstance(run.scale, str):
+        return rank, context
+    shift, span = run.scale.find_units(run.features, local.d)
+    rank = replace(rank, scaling=(np.tile(shift, (run.topology.n, 1)), np.tile(span, (run.topology.n, 1))))
+    units = np.tile(shift, (local.n, 1)), np.tile(span, (local.n, 1))
+    return _with_points(rank, context, apply(local, units))
 
 
 def _choose(rank: Rank, context: RunContext, stage: Stage, checkpointer: Checkpointer) -> tuple[Rank, RunContext]:

@@ -27,7 +27,7 @@ from p2pkm.engine.conflicts import against_suppression
 from p2pkm.engine.loop import RunContext, StageResult
 from p2pkm.engine.loop import run as run_stages
 from p2pkm.engine.point_feed import PointFeed
-from p2pkm.engine.preliminaries import explain, list_preliminaries, summarize
+from p2pkm.engine.preliminaries import explain, list_preliminaries, scale_by_ranges, summarize
 from p2pkm.engine.run_secret import describe_secret, draw_secret
 from p2pkm.kernels.compile_time import count_compilation
 from p2pkm.methods.init.pipelines import Stage, describe_graph_use
@@ -179,7 +179,7 @@ def play(rank: Rank, observers: Observers = Observers()) -> Outcome:
         partial(_compute_on_root, world),
     )  # fmt: skip
     del batch
-    played = rank
+    played, context = scale_by_ranges(rank, context)
     preliminaries = list_preliminaries(run, setting)
     for stage, absorb in preliminaries:
         played, context = absorb(played, context, stage, checkpointer)
@@ -187,7 +187,7 @@ def play(rank: Rank, observers: Observers = Observers()) -> Outcome:
     algorithm = played.run.configure(int(sizes.sum()), partial(_compute_on_root, world))
     devices = context.devices
     setting = setting._replace(k=algorithm.k)
-    feed = None if run.stream is None else PointFeed(run.stream, rank.shards, checkpointer.scaling, devices)
+    feed = None if run.stream is None else PointFeed(run.stream, rank.shards, _find_units(played, devices), devices)
     evaluator = _attach_evaluator(played, context, feed)
     stages = run.channel.prepare(setting) + list_stages(
         channel.adapt(algorithm, run.topology), setting, run.rounds, seeded=rank.start is not None
@@ -416,6 +416,11 @@ def _predict(algorithm: Any, topology: Topology, world: World, devices: Devices)
 
     excess = _compute_on_root(world, predict)[0]
     return None if np.isnan(excess) else float(f"{excess:.6g}")
+
+
+def _find_units(rank: Rank, devices: Devices) -> Scaling | None:
+    """Return shift and span of the local devices, float64[n, d] each; None if the points are not scaled."""
+    return None if rank.scaling is None else (rank.scaling[0][devices.ids], rank.scaling[1][devices.ids])
 
 
 def _compute_on_root(world: World, compute: Callable[[], Floats]) -> Floats:

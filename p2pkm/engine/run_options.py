@@ -213,14 +213,17 @@ class RunOptions:
         details="3 skips three rows of titles; 2-2 or 1-3,5-5 are row numbers, from 1. Messages keep the row numbers.",
         metavar="N",
     )
-    scale: Literal["none", "standard", "minmax"] = option(
+    scale: Literal["none", "standard", "minmax"] | Any = option(
         "none",
-        "Scaling of the features: none, standard or minmax.  [default: none]",
+        "Scaling of the features: none, standard, minmax or ranges:...  [default: none]",
         section=_DATA_FILES,
         details="The devices compute means, deviations and ranges by messages, before the initialization. standard: "
-        "mean 0 and standard deviation 1. minmax: range 0 to 1.",
-        metavar="NAME",
+        "mean 0 and standard deviation 1. minmax: range 0 to 1. ranges:age=0..100,bmi=10..50: these ranges, which must "
+        "be known without looking at the points, become -1 to 1, and no message is sent; ranges:-20..20 for all "
+        "features.",
+        metavar="SPEC",
         completes=True,
+        reads="p2pkm.data.scale:FeatureRanges",
     )
     dtype: Literal["float64", "float32"] = option(
         "float64",
@@ -582,7 +585,10 @@ class RunOptions:
             object.__setattr__(self, "quantize", "none")
         for name, declared in OPTIONS.items():
             value = getattr(self, name)
-            if declared.reads and value is not None and require_object(value, name) is None:
+            # Without a scale, all ranks do without the module that reads it.
+            if value is None or (name == "scale" and isinstance(value, str) and value == "none"):
+                continue
+            if declared.reads and require_object(value, name) is None:
                 object.__setattr__(self, name, declared.reader(value))
 
     def _check_encoding(self) -> None:

@@ -305,7 +305,9 @@ def _list_notes(partition: Spec, table: Any, shards: Any, run: Any) -> tuple[str
 
     notes = list_notes(partition, table, shards, run.topology)
     if shards.in_memory:
-        notes += note_clipped(run.algorithm, shards.points)
+        # Other scalings are refused by methods with a ball.
+        units = (0.0, 1.0) if isinstance(run.scale, str) else run.scale.find_units(run.features, shards.d)
+        notes += note_clipped(run.algorithm, shards.points, units)
     return notes
 
 

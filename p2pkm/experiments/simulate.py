@@ -1,7 +1,7 @@
 """Python interface to a single run: `simulate`."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
@@ -68,7 +68,7 @@ def simulate(
     deadline: float | None = None, client_share: ClientShare | str | float | None = None,
     byzantine: Byzantine | str | int | None = None, min_cluster_size: int = 0, noise: float = 0.0,
     quantize: Quantization | str | None = "auto", compress: Compression | str | None = None, transforms: Any = None,
-    scale: Literal["none", "standard", "minmax"] = "none",
+    scale: str | Mapping[str, Sequence[float]] = "none",
     missing: Literal["refuse", "drop", "mean", "median"] = "refuse",
     test_share: float = 0.0, silhouette: bool = False, true_centers: Any = None,
     checkpoint: str | Path | None = None, checkpoint_every: int | None = None, k_max: int | None = None,
@@ -162,9 +162,11 @@ def simulate(
     transforms : str, Transform, or list of them, optional
         Message transforms: objects such as ``Rounding(digits=3)``, or comma-separated specs of installed plug-ins, such
         as ``"rounding:digits=3"``.
-    scale : {"none", "standard", "minmax"}, default="none"
+    scale : {"none", "standard", "minmax"} or dict, default="none"
         Feature scaling, which the devices compute by messages before the first stage; `Result.scaling` has shift and
-        span.
+        span. A dict such as ``{"age": (0, 100), "bmi": (10, 50)}`` has ranges of the features that are known without
+        looking at the points; they become -1 to 1, and no message is sent. ``{"": (0, 100)}`` is the range of all
+        features that have no other.
     missing : {"refuse", "drop", "mean", "median"}, default="refuse"
         Treatment of missing values (NaN) in points from ``Shards.deal(..., missing=True)``.
 
@@ -371,7 +373,7 @@ def _open(
     return CheckpointWriter(lock, every, lambda: facts, print_note), saved, None
 
 
-def _read_start(start: Any, algorithm: Any, shards: Shards, topology: Topology, scale: str) -> Floats:
+def _read_start(start: Any, algorithm: Any, shards: Shards, topology: Topology, scale: Any) -> Floats:
     """Check initial centroids, float64[n, k, d], and, unless points are scaled, their distance to the points.
 
     A server starts from the centroids of device 0.

@@ -125,7 +125,7 @@ def _report_files(path: Path, faults: list[FileMismatch], output: OutputOptions,
     if output.json:
         print(json.dumps(verdict), flush=True)
     elif not faults:
-        print(f"{path}: all files are unchanged since the run ended{note}", flush=True)
+        print(f"{path}: all files are as the run wrote them{note}", flush=True)
     else:
         lines = "".join(f"\n  {fault.file} {fault.what}" for fault in faults)
         print(f"{path}: files have changed since the run ended; the run was not repeated{lines}", flush=True)

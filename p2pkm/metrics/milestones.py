@@ -11,7 +11,7 @@ _AFTER = (LocalSteps.name, "accept-test")
 # Relative distance to the final ratio, or to central k-means, at which a milestone is reached.
 _NEAR = 0.01
 # Relative increase over the lowest ratio up to which a ratio is not worse.
-_WORSE = 1e-4
+_WORSE = 0.005
 OF_CENTRAL = "_of_central"
 _REACHED = ("rounds_to_1pct", "method_rounds_to_1pct", "bytes_to_1pct", "seconds_to_1pct")
 BEST = ("ratio_best", "ratio_best_stage", "ratio_best_round")
@@ -89,7 +89,7 @@ def find_best(records: Iterable[Record]) -> Record:
 
 
 def is_worse(ratio: float | None, best: float | None) -> bool:
-    """Return whether a final mean ratio exceeds the best one of its run by more than 0.01 %."""
+    """Return whether a final mean ratio exceeds the best one of its run by more than 0.5 %."""
     return ratio is not None and best is not None and ratio > (1 + _WORSE) * best
 
 

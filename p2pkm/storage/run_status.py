@@ -11,7 +11,10 @@ from p2pkm.storage.lock import describe_lock_holder
 from p2pkm.storage.study_mark import BENCH, COMPARISON, PATH, SWEEP, kind_of
 
 _SINGLE = ("manifest.json", "config.toml", "chain.npz", "checksums.sha256")
-_RESUMABLE = "which keeps rows instead of run folders. Use p2pkm resume to continue it or to print it again"
+_RESUMABLE = (
+    "which keeps rows instead of run folders. Use p2pkm resume to continue it or to print it again; for a run folder, "
+    "start one of its runs with python -m p2pkm ... --out NEW"
+)
 _COLLECTIONS = {
     SWEEP: f"a study, {_RESUMABLE}",
     COMPARISON: f"a comparison, {_RESUMABLE}",

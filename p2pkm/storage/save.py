@@ -222,6 +222,7 @@ def write_tables(result: Any, folder: Path) -> None:
         device = census.device[order]
         cluster = result.number_alike(census.device, census.labels)[order]
         names = [_field(topology.label(i)) for i in range(topology.clients)]
+        # Folders of earlier versions have the columns of test points, too, which are without labels.
         copied = {name: column for name, column in (result.copied or {}).items() if len(column) == len(order)}
         # The columns are in the order of the rows, as the lines are.
         texts = [["" if text is None else _field(str(text)) for text in column] for column in copied.values()]

@@ -1,4 +1,4 @@
-"""The page of the benchmark is that of the stored rows."""
+"""The page of the benchmark is that of the stored rows; its tables are written by docs/write_pages.py."""
 
 import sys
 from pathlib import Path
@@ -6,35 +6,19 @@ from pathlib import Path
 import pytest
 
 from p2pkm.analysis.bench_blocks import name_unit
-from p2pkm.analysis.bench_personal import rank_by_tests
-from p2pkm.analysis.bench_statistics import summarize
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.slow
-def test_ranking_and_advice_are_those_of_the_stored_rows(monkeypatch):
+def test_the_page_counts_the_stored_rows(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(DOCS), *sys.path])
     import benchmark
 
     rows = benchmark.read_rows()
-    ranking = summarize(rows)
     page = (DOCS / "results" / "benchmark.md").read_text("utf-8")
-    assert f"```text sample\n{benchmark.leave_out_variants(ranking.text()).rstrip()}\n```" in page
     assert f"{len({row['task'] for row in rows})} tasks on {len(set(map(name_unit, rows)))} sets of points" in page
     assert f"{len(rows):,} runs" in page
-    assert "\n".join(benchmark.tabulate_advice(ranking)) + "\n" in page
-
-
-@pytest.mark.slow
-def test_ranking_by_test_points_is_that_of_the_stored_rows(monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(DOCS), *sys.path])
-    import benchmark
-
-    rows = benchmark.read_rows("personal")
-    page = (DOCS / "results" / "personal.md").read_text("utf-8")
-    assert f"```text sample\n{rank_by_tests(rows).text()}\n```" in page
-    assert "\n".join(benchmark.tabulate_families(rows)) in page
 
 
 @pytest.mark.slow

@@ -78,6 +78,13 @@ def test_every_link_between_pages_leads_somewhere(page):
         assert path.exists(), target
 
 
+@each("page", LINKING, ids=lambda page: page.relative_to(DOCS.parent).as_posix())
+def test_no_words_vanish_as_unknown_tags(page):
+    code = r"^```.*?^```|``.*?``|`[^`\n]*`|<!--.*?-->"
+    text = re.sub(code, "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert set(re.findall(r"</?([A-Za-z]\w*)", text)) <= {"br", "img", "p", "a"}
+
+
 def anchors(page):
     """Return the anchors of the headings of a page, as GitHub and MyST make them."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)

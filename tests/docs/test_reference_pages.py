@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import topologies
+from p2pkm.cli.run import command
 from p2pkm.core.option import options_of
 from p2pkm.data.partition import PARTITIONS
 from p2pkm.engine.run_options import RunOptions
@@ -138,6 +139,11 @@ def test_options_and_gallery_are_complete(write_pages):
     assert re.findall(r"`([\w-]+)` \(\d+\)", parts["gallery"]) == list(topologies.recipes())
 
 
+def test_commands_that_pages_describe_exist(write_pages):
+    listed = re.findall(r"^\| `p2pkm ([a-z ]+)", write_pages.make_parts()["commands"], re.MULTILINE)
+    assert {name.strip() for name in listed} >= {*write_pages.reference_pages.COMMANDS_IN, *command.commands}
+
+
 def test_every_method_has_a_page_in_the_list():
     index = (DOCS / "ref" / "methods.md").read_text("utf-8")
     for name in METHODS:
@@ -150,7 +156,8 @@ def test_methods_of_one_class_share_a_page(write_pages):
     assert pages["central"] == ["central", "cdkm"] and "cdkm" not in pages
     assert sorted(name for names in pages.values() for name in names) == sorted(METHODS)
     text = write_pages.reference_pages.describe_method("ffcm1")
-    assert "# ffcm1 and ffcm2\n" in text and "--algorithm ffcm2\n" in text and text.count("defaults=paper") == 2
+    assert "# ffcm1 and ffcm2\n" in text and "`--algorithm ffcm2`; class `FFCM`.\n" in text
+    assert text.count("defaults=paper") == 2
 
 
 def test_the_documentation_has_a_value_for_every_parameter_without_a_default():

@@ -86,7 +86,11 @@ def test_a_run_that_is_asked_to_stop_ends_with_the_stage_and_keeps_one_round_if_
 
 @pytest.mark.parametrize(
     "options",
-    [{"scale": "minmax", "clusters": "auto", "k_max": 3}, {"scale": "standard", "stream": DataStream(share=0.2)}],
+    [
+        {"scale": "minmax", "clusters": "auto", "k_max": 3},
+        {"scale": "standard", "stream": DataStream(share=0.2)},
+        {"scale": "ranges:-9..30", "stream": DataStream(share=0.2)},
+    ],
 )
 def test_a_run_that_is_asked_to_stop_at_any_moment_goes_on_to_the_same_bits(options):
     asked = []

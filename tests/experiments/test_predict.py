@@ -157,6 +157,32 @@ def test_columns_that_were_copied_are_loaded(run):
     assert list(loaded.copied) == ["patient"] and loaded.copied["patient"].tolist() == labels["patient"].tolist()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--test-share", "0.3"],
+        ["--test-share", "0.3", "--missing", "mean"],
+        ["--min-cluster-size", "3"],
+        ["--partition", "iid", "--devices", "4", "--test-share", "0.2"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.sample(2)
+def test_copied_columns_belong_to_their_rows(options, tmp_path):
+    write(tmp_path / "a.csv")
+    column = [] if "--partition" in options else ["--device-column", "hospital"]
+    missing = [] if "--missing" in options else ["--missing", "drop"]
+    said = here(
+        "--data", str(tmp_path / "a.csv"), *column, "--columns", "age,bmi", "--keep", "patient", *missing, "-k", "2",
+        "--out", str(tmp_path / "run"), "--no-plot", "-q", "--no-baselines", *options,
+    )  # fmt: skip
+    assert said.code == 0, said.err
+    labels = pd.read_csv(tmp_path / "run" / "labels.csv")
+    assert len(labels) and labels["patient"].tolist() == [f"p{row:03}" for row in labels["row"]]
+    result = p2pkm.load(tmp_path / "run")
+    assert result.copied["patient"].tolist() == labels["patient"].tolist() and len(result.labels) == len(labels)
+
+
 def test_copied_columns_survive_any_text(tmp_path):
     frame = pd.DataFrame({"x": [0.0, 0.1, 5.0, 5.1], "device": [0, 1, 0, 1], "number": [4, -1, 2**62, 0],
                           "a/b": ["", None, "ß\x00\n,", "z" * 300]})  # fmt: skip

@@ -63,7 +63,7 @@ def test_simulate_has_the_options_of_a_run_with_their_defaults(monkeypatch):
     assert passed.value.args[0] == {*run, "clusters"} - {"silhouette", "true_centers"}
 
 
-@pytest.mark.parametrize("scale", ["none", "standard", "minmax"])
+@pytest.mark.parametrize("scale", ["none", "standard", "minmax", "ranges:-20..20"])
 @pytest.mark.sample(3)
 def test_scaling_and_optional_scores_are_those_of_the_command_line(scale, tmp_path):
     centers = np.random.default_rng(1).normal(size=(16, 2))

@@ -128,7 +128,6 @@ def test_every_function_of_methods_and_each_of_its_options_is_used():
 # Other names in lists of methods, by file: entries beside methods, and methods that the text itself defines.
 OTHERS = {
     "docs/howto/bench.md": {"mine", "all", "baseline"},
-    "docs/howto/byzantine.md": {"random", "peripheral"},  # kinds of devices, of which one has the name of a method
     "docs/howto/package-a-plugin.md": {"matched", "pull", "serverlloyd"},
     "docs/howto/studies.md": {"LIST"},
     "docs/howto/time-and-faults.md": {"flooded-summaries"},

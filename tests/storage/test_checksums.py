@@ -137,7 +137,7 @@ def test_a_sealed_list_that_names_files_outside_is_refused(run, tmp_path):
 
 def test_whole_files_are_said_to_be_whole(run):
     ending = here("verify", run, "--files-only")
-    assert (ending.code, ending.err) == (0, "") and "all files are unchanged since the run ended" in ending.out
+    assert (ending.code, ending.err) == (0, "") and "all files are as the run wrote them" in ending.out
     assert json.loads(here("verify", run, "--files-only", "--format", "json").out)["same"]
 
 

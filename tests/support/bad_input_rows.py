@@ -235,7 +235,8 @@ compare --out full                        | does not hold a comparison
 --algorithm private:epsilon=1,radius=30,relation=exchange | Known: add, device, replace
 --algorithm private:epsilon=1,radius=30 --checkpoint-every 2 | cannot be combined with private without noise_seed
 --algorithm private:epsilon=1,radius=30 --init leader | method 'private' has no key init
---algorithm private:epsilon=1,radius=30 --scale minmax | --scale none
+--algorithm private:epsilon=1,radius=30 --scale minmax | --scale ranges:age=0..100
+--scale ranges:0..x                       | expected ranges:NAME=LOW..HIGH
 --algorithm private:epsilon=1,radius=30 --graph star | is not safe on this graph: device 0 disconnects it
 --algorithm private:epsilon=1,radius=30,curious=2 | is not safe on this graph: devices
 --init won                             | unknown init 'won'

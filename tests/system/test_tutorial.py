@@ -67,7 +67,7 @@ def test_the_pages_show_the_files_of_the_package_and_all_commands():
                           "pyproject.toml", "test_my_methods.py"}  # fmt: skip
     shown = {block.keys["file"]: block.text.removeprefix(f"# {block.keys['file']}\n") for block in BLOCKS}
     shown = {name: text for name, text in shown.items() if name != "rounding.py" and "rounding-p2pkm" not in text}
-    assert shown == {name: FILES[name] for name in ("pull.py", "graphs.py", "partitions.py", "pyproject.toml")}
+    assert shown == {name: FILES[name] for name in ("pull.py", "graphs.py", "pyproject.toml")}
     assert len(COMMANDS) == 4
 
 

@@ -47,13 +47,14 @@ def read(
         * .mtx: Matrix Market; .npz: scipy.sparse.save_npz, or one array; .npy. Values are weights.
         * .edgelist, .edges, .txt, .csv, .tsv: see `topologies.io.edge_list.read_edge_list`.
     isolated : bool or list of str, default=False
-        Whether nodes without links are accepted, or the nodes that have none. Edge lists cannot contain such nodes, so
-        those of the list are added.
+        Whether nodes without links are accepted, or a list of those that are (in a spec, names separated by +). Edge
+        lists cannot contain such nodes, so those of the list are added.
     directed : {"refuse", "union", "mutual"}, default="refuse"
         Treatment of directed graphs.
 
-        * "union": links listed in one direction or both.
-        * "mutual": links listed in both directions.
+        * "refuse": an error.
+        * "union": a link for those listed in one direction or both.
+        * "mutual": a link for those listed in both directions.
 
         Two directions with different weights, latencies or bandwidths become one link with their mean.
     parallel : {"refuse", "sum", "first"}, default="refuse"

@@ -256,7 +256,7 @@ def _list_stages(
     before: tuple[Stage, ...] = ()
     if experiment.missing in FILLING:
         before = (imputing_stage(experiment.missing, setting),)
-    if experiment.scale != "none":
+    if experiment.scale in ("standard", "minmax"):
         before = (*before, scaling_stage(experiment.scale, setting))
     if experiment.k_max is not None:
         before = (*before, choosing_stage(method, setting))

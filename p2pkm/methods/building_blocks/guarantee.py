@@ -76,14 +76,20 @@ def check_delta(name: str, delta: float, count: int, unit: str = "points") -> No
         )
 
 
-def note_clipped(method: Any, points: NDArray[np.floating[Any]]) -> tuple[str, ...]:
-    """Note that most points are outside of the ball of a private method, which clips them; else no note."""
+def note_clipped(
+    method: Any, points: NDArray[np.floating[Any]], units: tuple[Any, Any] = (0.0, 1.0)
+) -> tuple[str, ...]:
+    """Note that most points are outside of the ball of a private method, which clips them; else no note.
+
+    `units` are shift and span by which the run will scale each feature.
+    """
     ball = vars(method)
     if not {"center", "radius", "epsilon"} <= ball.keys() or not len(points):
         return ()
     outside = 0
+    shift, span = units
     for block in blocks(len(points)):
-        distances = np.sqrt(((points[block].astype(np.float64) - ball["center"]) ** 2).sum(axis=1))
+        distances = np.sqrt((((points[block] - shift) / span - ball["center"]) ** 2).sum(axis=1))
         outside += int((distances > ball["radius"]).sum())
     if 2 * outside <= len(points):
         return ()

@@ -51,8 +51,7 @@ class ADMM(MethodBase):
         Number of clusters.
     eta : float, optional
         Penalty of a disagreement, in points (of mean weight, if points have weights). Default: the mean number of
-        points of a cluster on a device, m / (n k), but at least 5. The smaller it is, the less devices with many points
-        move towards their neighbors.
+        points of a cluster on a device, m / (n k), but at least 5.
     init : Init or str, default="global:candidates=1"
         Should give all devices the same centroids; `local` does not.
     tol : float, default=1e-5
@@ -79,18 +78,15 @@ class ADMM(MethodBase):
         m_ic <- (S_ic - p_ic + eta sum_{j in N_i} (m_ic + m_jc)) / (n_ic + 2 eta deg_i)
         p_ic <- p_ic + eta sum_{j in N_i} (m_ic - m_jc)
 
-    The first line uses the old m on its right side, the second line the new m. A centroid with zero total weight does
-    not move. A row that is absent at one end of a link is ignored at both ends, and is never revived.
+    The second line uses the new m. A centroid with zero total weight does not move. A row that is absent at one end of
+    a link is ignored at both ends, and is never revived.
 
-    **Messages.** k centroids to each neighbor, once per round and in the initial exchange. Absent rows are sent as
-    +inf.
+    **Messages.** k centroids to each neighbor, once per round and in the initial exchange.
 
     **Convergence.** sum_i p_ic = 0 at all times, so where all devices agree and no centroid moves, m_c is the mean of
     all points with label c. For every eta > 0 the iteration converges once no label changes; labels need not settle.
 
     **Privacy.** No guarantee. Neighbors receive the centroids of every turn, but no counts.
-
-    **Faults.** Time-varying graphs are rejected: dual variables may grow without bound if links change.
 
     References
     ----------

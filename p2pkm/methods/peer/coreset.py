@@ -74,17 +74,15 @@ class Coreset(MethodBase):
     P_b are the points nearest to b in B_i; a point drawn twice counts twice. The rows (q, w_q) and (b, w_b) of all
     devices form the coreset. Weighted k-means of it gives the centroids; negative weights count as 0.
 
-    **Messages.** In one round. "flood": c_i, then the rows of d + 1 columns, each once over every link and direction;
-    a device without points sends an empty table. "tree": one number per link up (sums of c_i) and down (C), then one
-    table of rows per link up and the k centroids down.
+    **Messages.** In one round. "flood": c_i, then the rows of d + 1 columns, each once over every link and direction.
+    "tree": one number per link up (sums of c_i) and down (C), then one table of rows per link up and the k centroids
+    down.
 
     **Convergence.** One-shot. In expectation t points are drawn, and the weighted cost of any centroids equals their
     cost on the pooled points.
 
     **Privacy.** No guarantee; sends RAW points. With "flood" all devices receive the drawn points, centroids, costs and
     counts of all others, with "tree" the root and the devices on the path to it.
-
-    **Faults.** Lost messages and changing links are rejected.
 
     References
     ----------

@@ -59,8 +59,8 @@ class DGC(MethodBase):
     step : float, optional
         Step size a of all devices. Default: a_i as below.
     init : Init or str, default="global:candidates=1"
-        Should give all devices the same centroids. The authors use k-means++ seeds of the local points (`local`)
-        [2]_, whose numbering differs between devices.
+        Should give all devices the same centroids. The authors use `local` [2]_, whose numbering differs between
+        devices.
     tol : float, default=1e-5
         A device has converged if no coordinate of its centroids moved by more than tol * sqrt(total variance) in a
         round.
@@ -89,12 +89,10 @@ class DGC(MethodBase):
 
     A row that is absent at one end of a link is ignored at both ends, and is never revived.
 
-    **Messages.** k centroids to each neighbor, in each of the B turns of a round and in the initial exchange. Absent
-    rows are sent as +inf.
+    **Messages.** k centroids to each neighbor, in each of the B turns of a round and in the initial exchange.
 
-    **Convergence.** J_rho never increases on static links without loss, because ``1 / a_i >= n_ic / (rho m) + 2 deg_i``
-    makes diag(1 / a_i) minus its Hessian for the labels of the round positive semidefinite. With finite rho a bias
-    remains in every row, as in GTVMin.
+    **Convergence.** J_rho never increases on static links without loss, because ``1 / a_i >= n_ic / (rho m) + 2
+    deg_i``. With finite rho a bias remains in every row, as in GTVMin.
 
     **Privacy.** No guarantee. Neighbors receive centroids, from which a device that knows those of all neighbors can
     compute S_ic - n_ic x_ic.

@@ -31,9 +31,9 @@ _SENT = MethodTraits(
 class GossipMatching(MethodBase):
     r"""Local Lloyd steps, and averages of matched centroids in random pairs of neighbors.
 
-    Each centroid has a confidence, which starts as its number of local points. In each round a device moves its
-    centroids towards the means of its local points, and averages them with those of one neighbor. Centroids are paired
-    by distance, so devices may start from different centroids.
+    In each round a device moves its centroids towards the means of its local points, and averages them with those of
+    one neighbor, weighted by a confidence, which starts as the number of local points. Centroids are paired by
+    distance, so devices may start from different centroids.
 
     Parameters
     ----------

@@ -138,22 +138,15 @@ class GTVMin(MethodBase):
         by r. Cannot be combined with `coupling`.
     coupling : float, "auto", "strong", "bayes" or "links", optional
         Dimensionless link strength c: ``alpha_ij = c (m / n) / k / sqrt(deg_i deg_j)`` with m points and n devices. Or
-        a way to choose it, see docs/explain/gtvmin.md:
-
-        * "strong": for one common clustering, from graph and number of points.
-        * "bayes": for devices that differ, estimated.
-        * "links": the same with a weight for each link (`Result.link_weights`).
-        * "auto": of these, with and without `shares`, the one that predicts left-out points best.
-
-        Default: "auto"; "strong" or a number where the run does not allow it, as a note says.
+        a way to choose it, see docs/explain/gtvmin.md. Default: "auto"; "strong" or a number where the run does not
+        allow it, as a note says.
     schedule : {"colored", "jacobi", "async"}, default="colored"
         Devices of a turn. "colored": one color class of the graph. "jacobi": all. "async": a random set without links
         between them; with a link model, event-driven.
     relaxation : float or "auto", optional
         Relaxation factor theta; 0 < theta < 2, and theta <= 1 with "jacobi". 1 is the exact minimizer. "auto": the
-        optimal factor at coupling c, ``2 / (1 + sqrt(1 - rho^2))`` with ``rho = 2c / (1 + 2c)``; 1.5 with `alpha`.
-        Default: "auto" where the coupling is chosen from the points, otherwise 1.5 (1 with "jacobi" or stale or
-        changing links).
+        optimal factor at the coupling; 1.5 with `alpha`. Default: "auto" where the coupling is chosen from the points,
+        otherwise 1.5 (1 with "jacobi" or stale or changing links).
     local_steps : int, default=1
         Passes per turn.
     star_term : bool, default=True
@@ -176,7 +169,7 @@ class GTVMin(MethodBase):
         root of a spanning tree.
     tol : float, default=1e-3
         A device has converged if no coordinate of its centroids moved by more than tol * sqrt(total variance) in its
-        turn. At strong coupling moves are small long before the end: see `distance_left` of the summary.
+        turn. With a strong coupling moves are small long before the end (see `distance_left` of the summary).
     swaps : bool, default=False
         Whether active devices try, in every fourth round, to move their least useful centroid to a centroid of a
         neighbor or to one of 8 random local points. A device stops after 3 attempts without success.
@@ -209,8 +202,8 @@ class GTVMin(MethodBase):
 
         F(W) = sum_i L_i(W_i) + sum_{links ij} alpha_ij d(W_i, W_j)
 
-    With ``robust="saturate"`` the penalty of a link is phi(d) = d up to its threshold d0 and ``d0 (1 + log(d / d0))``
-    beyond. With `groups` only links inside groups count.
+    With ``robust="saturate"`` the penalty of a link is d up to its threshold d0 and ``d0 (1 + log(d / d0))`` beyond,
+    and the pass uses ``alpha_ij min(1, d0_ij / d_ij)``. With `groups` only links inside groups count.
 
     **Update.** One pass at device i, with the centroids of all neighbors fixed:
 
@@ -220,17 +213,13 @@ class GTVMin(MethodBase):
     4. ``w_c <- (S_c + sum_{U_c} alpha_ij w_jc' + sum_j alpha_ij w_{j,b_jc}) / (n_c + sum_{U_c} alpha_ij + sum_j
        alpha_ij)``, relaxed: ``w + theta (w_new - w)``. A centroid with zero total weight does not move.
 
-    With ``robust="saturate"`` the pass uses ``alpha_ij min(1, d0_ij / d_ij)``, the slope of phi at the received
-    centroids.
-
     **Messages.** k centroids to each neighbor, whenever the device is active.
 
     **Link weights.** They multiply alpha_ij.
 
-    **Convergence.** F never increases with "colored" and "async" for 0 < theta < 2 and any number of passes, with or
-    without swaps. With "jacobi" it never increases for one pass and theta <= 1, or for any number of passes with
-    `safeguard` and theta <= 1/2, without swaps. All this requires the exact update, the star term, no delays, and
-    neither "clip" nor "trim". See docs/explain/proofs.md.
+    **Convergence.** F never increases with "colored" and "async"; with "jacobi", for one pass, or with `safeguard` and
+    theta <= 1/2, without swaps. All this requires the exact update, the star term, no delays, and neither "clip" nor
+    "trim". See docs/explain/proofs.md.
 
     **Privacy.** No guarantee. Neighbors receive the centroids of every turn, and with shares, coupling "auto", "bayes"
     or "links" mean and number of points of each local cluster. With ``init="global"`` a device receives centroids and

@@ -92,7 +92,7 @@ class Private(MethodBase):
     r"""Differentially private k-means from a few noisy sums along a spanning tree.
 
     Devices add tables of their local points along a tree, with Gaussian noise, and compute common centroids from the
-    totals, with (epsilon, delta)-differential privacy for every point, or for all points of every device together.
+    totals.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class Private(MethodBase):
         device more or less.
     points : int, optional
         Largest contribution of a device, in points, with ``relation="device"`` only; default: 4. Noise is proportional
-        to it. A smaller value gives devices with many points less weight.
+        to it.
     noise_seed : int, optional
         Seed of noise and masks, for tests and studies of accuracy. With it the guarantee is void.
 
@@ -135,9 +135,9 @@ class Private(MethodBase):
 
     Notes
     -----
-    **Update.** Points x are taken relative to `center` and clipped to the ball. Each sum has one pass up and one pass
-    down a breadth-first spanning tree. The root computes from the noisy total what the next sum needs, and sends it
-    down. With mu of Gaussian differential privacy [1]_ from epsilon and delta, the sums have these shares of mu^2:
+    **Update.** Points x are taken relative to `center` and clipped to the ball. Sums go up a breadth-first spanning
+    tree, and the root sends down what the next sum needs. With mu of Gaussian differential privacy [1]_ from epsilon
+    and delta, the sums have these shares of mu^2:
 
     1. Mean m of the points, 4 %, shrunk according to its noise.
     2. Points in 41 rings around m, 8 %: their number n, and the radii of all and of half of the points.
@@ -154,7 +154,7 @@ class Private(MethodBase):
     each number normal noise of standard deviation ``D / (mu_i sqrt(h))``, with the sensitivity D, h = n - `curious` for
     "masks" and h = 1 otherwise.
 
-    With ``relation="device"`` each device scales its table to at most `points` times D, and the noise with it.
+    With ``relation="device"`` each device scales its table to at most `points` times D, to which the noise is fitted.
 
     **Messages.** 32 bytes over every link and direction once (only "masks"). Then per sum one table up and one command
     down per tree link, 8 bytes per number. The number of sums, 5 to 16, depends on noisy totals only.
@@ -164,11 +164,8 @@ class Private(MethodBase):
     **Privacy.** (epsilon, delta)-differential privacy for each point of the other devices, with ``relation="device"``
     for all points of a device together, against any `curious` colluding devices ("masks"), any number of them ("none"),
     or recipients of the centroids ("server"); proof in docs/explain/proofs.md. If all other devices collude, "masks"
-    leaves `epsilon_alone`. Noise and masks come from a secret of the operating system, so a run cannot be resumed or
-    repeated. docs/howto/private-clustering.md says what may be published. Assumes that devices follow the protocol, and
-    ignores the rounding of floating-point numbers.
-
-    **Faults.** Rejected.
+    leaves `epsilon_alone`. docs/howto/private-clustering.md says what may be published. Assumes that devices follow the
+    protocol, and ignores the rounding of floating-point numbers.
 
     References
     ----------

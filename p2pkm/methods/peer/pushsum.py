@@ -20,8 +20,8 @@ from topologies.mixing import mean_link_weights
 class PushSumLloyd(CountedLloyd):
     r"""Lloyd steps on sums and counts that devices distribute in equal shares to neighbors.
 
-    Every round approximates a Lloyd step on the pooled points. A device needs to know only its own degree. Clusters are
-    paired by their number.
+    Every round approximates a Lloyd step on the pooled points, and a device needs to know only its own degree. Clusters
+    are paired by their number.
 
     Parameters
     ----------

@@ -19,8 +19,8 @@ from p2pkm.network.graph import Topology
 class TrackingLloyd(CountedLloyd):
     r"""Lloyd steps on sums and counts tracked by dynamic average consensus.
 
-    Unlike in `ConsensusLloyd`, each round continues the averages of sums and counts of the last one, so few gossip
-    turns per round suffice. Clusters are paired by their number.
+    Unlike in `ConsensusLloyd`, each round continues the averages of the last one, so few gossip turns per round
+    suffice. Clusters are paired by their number.
 
     Parameters
     ----------

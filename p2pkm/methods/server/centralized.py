@@ -54,8 +54,8 @@ class Central(ServerMethodBase):
     **Messages.** Up: every point, once, with its weight if any point of the system has a weight other than 1. Down: k
     centroids.
 
-    **Convergence.** Lloyd steps never increase the cost. Every move of "cdkm" decreases the cost; where no move is
-    possible, Lloyd's algorithm is at a fixed point, too, but not vice versa.
+    **Convergence.** Neither method ever increases the cost. Where "cdkm" finds no move, Lloyd's algorithm is at a fixed
+    point, too.
 
     **Privacy.** No guarantee. The server receives all raw points.
 

@@ -13,19 +13,14 @@ from p2pkm.methods.server.fedlloyd import FedLloyd
 class Ditto(FedLloyd):
     r"""Centroids of each client, pulled to those of a common clustering at a server.
 
-    After `FedLloyd`, clients take Lloyd steps on their local points, with a pull to the common centroids. Ditto is
-    the baseline with a server for methods that give each device its own clustering.
+    After `FedLloyd`, clients take Lloyd steps on their local points, with a pull to the common centroids.
 
     Parameters
     ----------
     k : int
         Number of clusters.
-    init : Init or str, default="rows:lean=true"
-        Initialization, as in `TreeLloyd`.
-    tol : float, default=1e-5
-        The common clustering ends when the relative decrease of the pooled cost is below `tol`.
-    search : {"none", "breathing"}, default="none"
-        As in `TreeLloyd`.
+    init, tol, search
+        As in `TreeLloyd`, for the common clustering.
     local_steps : int, default=100
         Largest number of Lloyd steps of a client; fewer if its labels do not change.
     pull : float, default=1.0
@@ -51,19 +46,17 @@ class Ditto(FedLloyd):
         L_i(v_i) + pull sum_c |v_ic - w_c|^2,   where w has least pooled cost sum_i L_i(w)
 
     **Update.** First w, by the rounds of `FedLloyd`. Then client i starts from v_i = w and repeats: assign its points
-    to the nearest v_ic; with n_ic of them at c, ``v_ic = (their sum + pull w_c) / (n_ic + pull)``, which is the minimum
-    for these labels. Cluster c of a client is cluster c of all others.
+    to the nearest v_ic; with n_ic of them at c, ``v_ic = (their sum + pull w_c) / (n_ic + pull)``. Cluster c of a
+    client is cluster c of all others.
 
     With variance s2 of the points and t2 of the centers of clients, per coordinate, the maximum a posteriori estimate
     has pull = s2 / t2.
 
-    **Messages.** Those of `FedLloyd`. Local steps send nothing.
+    **Messages.** As in `FedLloyd`. Local steps send nothing.
 
     **Convergence.** Neither the pooled cost of w nor, in local steps, the objective of a client increases.
 
     **Privacy.** No guarantee, as in `FedLloyd`.
-
-    **Faults.** As in `FedLloyd`: rejected.
 
     **Differences from the paper.** Its solver takes gradient steps on v_i and w in turns; here w is computed first. The
     loss is a sum over points: pull is m_i lambda / 2 with m_i points and the lambda of the paper.

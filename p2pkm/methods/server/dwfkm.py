@@ -18,7 +18,7 @@ from p2pkm.core.validation import check_integer, check_positive
 class DWFKM(ServerMethodBase):
     r"""Local Lloyd steps, and means of rows of equal number at a server, weighted by points (DWF k-means).
 
-    In each round all clients take Lloyd steps from the server's centroids, and the server averages the results of each
+    In each round clients take Lloyd steps from the server's centroids, and the server averages the results of each
     cluster.
 
     Parameters
@@ -58,18 +58,14 @@ class DWFKM(ServerMethodBase):
     A centroid without points does not move, at a client or at the server. With one local step the update is a Lloyd
     step on the pooled points.
 
-    **Messages.** Up: one row (centroid, count) per cluster; the first report has counts 0, which are not used. Down:
-    the centroids.
+    **Messages.** Up: one row (centroid, count) per cluster. Down: the centroids.
 
     **Convergence.** Not guaranteed with several local steps.
 
     **Privacy.** No guarantee. The server receives centroids and counts of single clients. A cluster of one point is
     that point.
 
-    **Faults.** A client whose first report was lost sends it again; once the server has centroids, it ignores it.
-
-    **Differences from the paper.** All clients take part in every round, without learning rate and momentum. `tol` is
-    relative.
+    **Differences from the paper.** There is neither learning rate nor momentum. `tol` is relative.
 
     References
     ----------

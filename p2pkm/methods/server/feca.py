@@ -72,12 +72,12 @@ class FeCA(ServerMethodBase):
     **Messages.** Up: one row (centroid, radius) per remaining centroid, once. Down: at most k centroids.
 
     **Convergence.** One-shot. Under the Stochastic Ball Model, separated as in theorem 4.1 of [1]_, "theoretical" ends
-    within 4 / (5 eta) of the least distance of two true centers, if every client keeps the two closest centroids (41).
+    within 4 / (5 eta) of the least distance of two true centers, if every client keeps the two closest centroids.
 
     **Privacy.** No guarantee. The server receives refined centroids and the extent of their clusters, but no counts. A
     cluster of a single point is that point, with radius 0.
 
-    **Differences from the paper.** Algorithm 2 as printed leaves open whether the pair stays: see `pair`.
+    **Differences from the paper.** Algorithm 2 leaves `pair` open.
 
     References
     ----------

@@ -100,8 +100,6 @@ class FedDPState(NamedTuple):
 class FedDPKMeans(MethodBase):
     r"""Differentially private k-means with a trusted server, and optionally points at the server (FedDP-KMeans).
 
-    Clients send sums to a trusted server, which adds noise.
-
     Parameters
     ----------
     k : int
@@ -151,20 +149,18 @@ class FedDPKMeans(MethodBase):
     ``D / mu_i``, with D = R^2 for 1., 1 for 2., and ``sqrt(R^2 + a^2)`` for rows ``(sum of x, a n)`` with
     ``a = R / (sqrt(2) d^(1/4))``. A row whose count may be noise keeps its centroid.
 
-    **Messages.** Up: d (d + 1) / 2 second moments with the points for the server (which a real server has before);
-    then counts, and k rows per step. Down: basis and candidates, centers, centroids. 8 bytes per number.
+    **Messages.** Up: d (d + 1) / 2 second moments, with the points for the server; then counts, and k rows per step.
+    Down: basis and candidates, centers, centroids. 8 bytes per number.
 
     **Convergence.** Ends after all sums. The cost may increase.
 
     **Privacy.** (epsilon, delta)-differential privacy for each point against recipients of the centroids, except for
     points in the sample of the server, which all clients receive, projected as in 1. The server sees exact sums of
-    every client. Secret, publication and what is not protected: as in `Private`.
+    every client. What may be published, and what is not protected: as in `Private`.
 
-    **Differences from the paper.** The noise on second moments is scaled to R^2, their sensitivity, instead of R
-    (docs/explain/errata.md). Counts have normal instead of Laplace noise. The split of the budget, the threshold of two
-    standard deviations, and candidates without points at the server are choices of p2pkm.
-
-    **Faults.** Rejected, as in `Private`.
+    **Differences from the paper.** The noise on second moments is scaled to R^2 instead of R (docs/explain/errata.md).
+    Counts have normal instead of Laplace noise. The split of the budget, the threshold of two standard deviations, and
+    candidates without points at the server are choices of p2pkm.
 
     References
     ----------

@@ -19,15 +19,7 @@ class FedLloyd(TreeLloyd):
     ----------
     k : int
         Number of clusters.
-    init : Init or str, default="rows:lean=true"
-        Initialization, as in `TreeLloyd`.
-    tol : float, default=1e-5
-        Stop when the relative decrease of the pooled cost is below `tol`.
-    search : {"none", "breathing"}, default="none"
-        As in `TreeLloyd`.
-    local_steps : int, default=0
-        As in `TreeLloyd`: after the common clustering, Lloyd steps of each client on its local points.
-    pull : float, default=0.0
+    init, tol, search, local_steps, pull
         As in `TreeLloyd`.
 
     Raises
@@ -46,27 +38,19 @@ class FedLloyd(TreeLloyd):
 
     Notes
     -----
-    **Objective.** The k-means cost of the pooled points.
+    **Update.** As in `TreeLloyd` [1]_, with the server as parent of every client.
 
-    **Update.** That of `TreeLloyd`, with the parent of every client at the server [1]_ [2]_. Then the clients take
-    `local_steps`, if there are any.
-
-    **Messages.** Up: k rows (S, n) and one row with the cost. Down: k rows of moves and one row with a command. Encoded
-    as in `TreeLloyd`.
+    **Messages.** As in `TreeLloyd`, with one link for each client.
 
     **Convergence.** As in `TreeLloyd`. For the same initial centroids both methods compute the same centroids in the
     same number of rounds.
 
     **Privacy.** No guarantee. The server receives local sums and counts of each client, then their changes, as the
-    parent of a leaf in `TreeLloyd`. `min_cluster_size` is therefore rejected.
-
-    **Faults.** Faults of messages, links and devices are rejected.
+    parent of a leaf in `TreeLloyd`.
 
     References
     ----------
     .. [1] S. P. Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28, 1982.
-    .. [2] I. S. Dhillon, D. S. Modha, "A data-clustering algorithm on distributed memory multiprocessors", 1999: the
-       same sums by a reduction over all processors.
 
     Examples
     --------

@@ -39,7 +39,7 @@ class FFCM(ServerMethodBase):
     version : {2, 1}, default=2
         Aggregation at the server.
     server_n_init : int, default=10
-        Version 2: initializations of the first k-means of the server; 10 as in the authors' code.
+        Version 2: initializations of the first k-means of the server.
     fuzzifier : float, optional
         Exponent m of the memberships: 2, 1.5, 1.25, ..., that is 1 + 2^-h with a whole number h from 0 to 10. Near 1
         memberships are almost those of k-means. Default: 1.0625 in version 1, 2 in version 2.
@@ -67,7 +67,7 @@ class FFCM(ServerMethodBase):
 
     Points are scaled by the smallest and the largest entry over all clients. The first centroids are uniform in [0,
     1]^d. A centroid without membership does not move: a client with fewer points than centroids sends duplicates of
-    support 0, which version 2 counts like all others. Version 2 continues with fewer centroids if fewer are distinct.
+    support 0, which version 2 counts like all others.
 
     **Messages.** Up: one row (centroid, support) per centroid. Down: the centroids. Before: smallest and largest values
     of each client.

@@ -25,7 +25,7 @@ _TOL = 1e-4
 class FKM(ServerMethodBase):
     r"""Federated k-means with a server: local Lloyd steps, weighted k-means of all centroids.
 
-    In each round all clients take a Lloyd step from the server's centroids, and the server clusters all rows.
+    In each round clients take a Lloyd step from the server's centroids, and the server clusters all rows.
 
     Parameters
     ----------
@@ -54,9 +54,8 @@ class FKM(ServerMethodBase):
         Rows with fewer points nearest to them are not sent.
     robust : {"none", "trim", "median"} or callable, default="none"
         Protection from Byzantine clients. The server clusters the rows within Tukey's fences. Then it replaces each
-        centroid by the coordinate-wise trimmed mean or median of the clients' nearest rows; see
-        `p2pkm.methods.building_blocks.robust_server`. A function takes these rows of the q clients, float64[q, d], and
-        returns the centroid, float64[d].
+        centroid by the coordinate-wise trimmed mean or median of the clients' nearest rows. A function takes these rows
+        of the q clients, float64[q, d], and returns the centroid, float64[d].
     tol : float, default=1e-3
         A run ends when no centroid of the server is farther than tol * sqrt(total variance) from the nearest centroid
         of the round before, nor the other way round. 0: all rounds are run.

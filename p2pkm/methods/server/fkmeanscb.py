@@ -61,8 +61,8 @@ class FKMeansCB(ServerMethodBase):
     **Privacy.** No guarantee: anyone with the seed of the run can subtract the noise, and epsilon 20 with unbounded
     coordinates would be a useless bound. Without noise a centroid of one point is that point.
 
-    **Differences from the paper.** The printed density lacks the absolute value. A client with fewer than k1 distinct
-    points sends as many rows as it has distinct points. [1]_ states no number of initializations.
+    **Differences from the paper.** The printed density lacks the absolute value (docs/explain/errata.md). [1]_ states
+    no number of initializations.
 
     References
     ----------

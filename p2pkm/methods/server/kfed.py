@@ -26,8 +26,8 @@ _CONVERGED = 10_000
 class KFED(ServerMethodBase):
     r"""One-shot clustering by spectral seeds at clients, farthest rows at a server (k-FED).
 
-    Each client clusters its points into k' clusters. The server runs Lloyd's algorithm on all these centroids, from k
-    of them that are far from each other.
+    Each client clusters its points into k' clusters. The server clusters all these centroids, from k of them that are
+    far from each other.
 
     Parameters
     ----------
@@ -73,14 +73,13 @@ class KFED(ServerMethodBase):
 
     **Messages.** Up: k' centroids, once. Down: k centroids.
 
-    **Convergence.** One-shot. Well separated clusters are found if no client has more than sqrt(k) of them [1]_.
-    Otherwise the cost is far above that of central k-means.
+    **Convergence.** One-shot. Well separated clusters are found if no client has more than sqrt(k) of them [1]_;
+    otherwise the cost is far above that of central k-means.
 
     **Privacy.** No guarantee. The server receives centroids of single clients. A client with at most k' points sends
     all of them unchanged.
 
     **Differences from the paper.** The seeds of [1]_ are any 10-approximation; here they are drawn by k-means++.
-    Weights of points count at the client.
 
     References
     ----------

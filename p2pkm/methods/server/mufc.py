@@ -73,20 +73,17 @@ class MUFC(ServerMethodBase):
     `p2pkm.methods.server.finite_field.multisets`. Every point counts 1, whatever its weight.
 
     **Messages.** Up: 2 k' n rows, one field element each, as limbs of 32 bits (exact), also from clients without
-    points. Down: k centroids. Without `low` and `high`, each client first sends its smallest and largest value of each
-    coordinate, unmasked.
+    points. Down: k centroids. Without `low` and `high`, each client first sends its bounds.
 
     **Convergence.** One-shot. Bins and counts are recovered exactly. No guarantee for the cost.
 
-    **Privacy.** No guarantee. **Without `low` and `high` the server receives the bounds of every client unmasked**,
-    which are values of its points; for a client with a single point the bounds are that point. With them all messages
-    are masked: ``z^(l) = r_l - r_(l+1)`` around a ring of the clients, where only l - 1 and l know the uniform random
-    stream r_l, here from the key of the simulation. The server learns a histogram of all seeds, which are points up to
-    the width of a bin; if both neighbors of a client disclose their streams, it learns that of the client.
+    **Privacy.** No guarantee. **Without `low` and `high` the server receives the bounds of every client unmasked**:
+    values of its points, or its only point. All other messages are masked: ``z^(l) = r_l - r_(l+1)`` around a ring of
+    the clients, where only l - 1 and l know the uniform random stream r_l, here from the seed. The server learns a
+    histogram of all seeds, which are points up to the width of a bin; if both neighbors of a client disclose their
+    streams, it learns that of the client.
 
-    **Faults.** Lost messages are rejected: masks cancel only if the messages of all clients arrive.
-
-    **Differences from the paper.** Unlearning is not implemented: run again without the point.
+    **Differences from the paper.** Unlearning is not implemented.
 
     References
     ----------

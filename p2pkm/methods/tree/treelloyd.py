@@ -102,8 +102,8 @@ class TreeLloydState(NamedTuple):
 class TreeLloyd(MethodBase):
     r"""Lloyd's algorithm on the pooled points, by integer sums along a spanning tree.
 
-    All devices hold the same centroids. Each round is one Lloyd step on the pooled points, exact up to rounding to a
-    grid, with two messages per tree link. Each component of the graph has its own clustering.
+    Each round is one Lloyd step on the pooled points, exact up to rounding to a grid, with two messages per tree link.
+    Each component of the graph has its own clustering, the same on all its devices.
 
     Parameters
     ----------
@@ -120,11 +120,10 @@ class TreeLloyd(MethodBase):
         Number of groups of devices with separate clusterings. "auto": chosen at the root. Cannot be combined with
         `search` or another `init`. See `p2pkm.methods.init.tree_groups`.
     local_steps : int, default=0
-        Largest number of Lloyd steps that each device takes on its local points after the common clustering, which give
-        it its own centroids.
+        Largest number of Lloyd steps that each device takes on its local points after the common clustering.
     pull : float, default=0.0
-        Weight of a common centroid, in points, in the mean by which a device computes its own centroid; see
-        `p2pkm.methods.tree.local_steps`. Requires `local_steps`.
+        Weight of a common centroid, in points, in the mean by which a device computes its own centroid. Requires
+        `local_steps`.
 
     Raises
     ------
@@ -146,8 +145,7 @@ class TreeLloyd(MethodBase):
     L_i(T_g)``: in every step each device selects the group of least local loss.
 
     **Update.** The centroids are ``w_c = R_c + s Z_c`` with the initial centroids R, a grid step s and integers Z, 0 at
-    first. The tree is a breadth-first spanning tree from near the middle of the graph, which all devices can compute.
-    One round, after [1]_ and [2]_:
+    first. The tree is a breadth-first spanning tree from near the middle of the graph. One round, after [1]_ and [2]_:
 
     1. Up: device i assigns its local points to the nearest centroid; n_ic of them belong to c. It adds
        ``S_ic = rint(sum (x - R_c) / (g s))`` and n_ic to the sums of its children. It sends the change of the result
@@ -158,23 +156,22 @@ class TreeLloyd(MethodBase):
     From a first round the root chooses s, 0.3 standard errors of a cluster mean, and g, for which rounding sums costs
     at most as much as rounding centroids (docs/explain/proofs.md).
 
-    With `local_steps` each device then takes Lloyd steps on its local points from the common centroids w; with `pull` >
-    0 they decrease ``L_i(v_i) + pull sum_c |v_ic - w_c|^2``. Cluster c of a device is still cluster c of all others.
+    With `local_steps` each device then takes Lloyd steps on its local points from the common centroids w; with `pull`
+    they decrease ``L_i(v_i) + pull sum_c |v_ic - w_c|^2``.
 
     **Messages.** Up: k rows (S, n) and one row with the cost. Down: k rows z and one row with a command. With G groups
-    G k rows. Encoded as integers in Rice or adaptive code. Local steps send nothing.
+    G k rows. Encoded as integers in Rice or adaptive code.
 
     **Convergence.** The pooled cost of the recorded centroids never increases: if a step did not decrease it, all
     devices return to the centroids before, and stop. If no step was reverted and `tol` is 0, the result is a Lloyd
-    point on the grid. Integer sums are exact, so results do not depend on the tree or the order of addition.
+    point on the grid.
 
     **Privacy.** No guarantee. The parent of a leaf receives its local sums and counts, then their changes: if a single
     point changes its cluster, this point, rounded to g steps. Other devices receive sums of devices below them, and the
-    centroids, with `groups` of all groups. `min_cluster_size` is therefore rejected.
+    centroids, with `groups` of all groups.
 
-    **Faults.** Faults of messages and links are rejected. When a device leaves, the others elect a root and build a new
-    tree, which costs two rounds. Disconnected parts continue separately. A Lloyd step needs a round in which no device
-    leaves or returns.
+    **Faults.** When a device leaves, the others elect a root and build a new tree, which costs two rounds. A Lloyd step
+    needs a round in which no device leaves or returns.
 
     References
     ----------
