@@ -56,7 +56,10 @@ def skip_last_collection() -> None:
 
 
 def trim_if_large(n: int) -> None:
-    """Call `trim_heap` if arrays of n devices are large: before records, checkpoints and the result."""
+    """Call `trim_heap` if arrays of n devices are large: before checkpoints and the result.
+
+    Not before stages and records: their arrays soon fill the same pages again, and the peak of memory is at the end.
+    """
     if n > _MANY_DEVICES:
         trim_heap()
 

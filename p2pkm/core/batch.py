@@ -81,6 +81,9 @@ class Kernels(Protocol):
     def refine(self, points: Floats, weights: Floats, offsets: Integers, *rest: Any) -> tuple[Floats, Floats, Floats]:
         """Run Lloyd steps on every device from given centroids."""
 
+    def breathe(self, points: Floats, weights: Floats, start: Floats, *rest: Any) -> tuple[Floats, float]:
+        """Run breathing k-means on one table of points from given centroids."""
+
     def cdkm(self, points: Floats, weights: Floats, start: Floats, limit: int) -> tuple[Floats, float]:
         """Run coordinate descent on k-means on one table of points."""
 

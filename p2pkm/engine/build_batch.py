@@ -55,7 +55,7 @@ def build_batch(
         link_weights=topology.weights[placement.edges],
         active_edges=np.ones(len(placement.indices), np.bool_),
         degrees=placement.degrees,
-        neighbor_degrees=topology.degrees.astype(np.int32)[placement.indices],
+        neighbor_degrees=topology.degrees[placement.indices].astype(np.int32),
         varying=topology.varying is not None,
         averaging_weights=None,
         keys=_draw_keys(placement.ids, seed),
@@ -63,7 +63,7 @@ def build_batch(
         total=topology.n,
         server=topology.hub,
         hops=topology.hops,
-        total_points=int(sizes_of(shards, network).sum()),
+        total_points=int(network.total(np.array([shards.m]))[0]),
         total_weight=weight,
         weighted=bool(network.total(np.array([np.count_nonzero(shards.weights != 1.0)]))[0]),
         data_std=scale,
@@ -96,10 +96,21 @@ def _measure(shards: Shards, network: Network, kernels: Kernels) -> tuple[float,
     # Without weights the array is one number with stride 0; for the kernels an empty array means weight 1.
     weights = shards.weights if any(shards.weights.strides) else np.zeros(0)
     local, d = (shards.points, weights, shards.offsets), shards.d
-    # A cumulative sum adds in device order. `sum` would add pairwise, with other rounding.
-    total = np.cumsum(network.allgather_by_device(kernels.moments(*local, np.zeros(d))[:, : 1 + d]), axis=0)[-1]
-    squares = network.allgather_by_device(kernels.moments(*local, total[1:] / total[0])[:, 1 + d :])
-    return float(total[0]), float(np.sqrt(np.cumsum(squares, axis=0)[-1].sum() / total[0]))
+    total = _add_in_order(kernels.moments(*local, np.zeros(d))[:, : 1 + d], network)
+    squares = _add_in_order(kernels.moments(*local, total[1:] / total[0])[:, 1 + d :], network)
+    return float(total[0]), float(np.sqrt(squares.sum() / total[0]))
+
+
+def _add_in_order(values: Floats, network: Network) -> Floats:
+    """Add the rows of all devices, float64[n, w], in device order: float64[w], equal on all ranks."""
+    # Only rank 0 gathers the rows, which take gigabytes with many devices; the others receive the bits of the sum.
+    gathered = network.gather_by_device(values)
+    bits = np.zeros(values.shape[1], np.int64)
+    if gathered is not None:
+        # A cumulative sum adds in device order. `sum` would add pairwise, with other rounding.
+        bits = np.cumsum(gathered, axis=0)[-1].view(np.int64)
+    total: Floats = network.total(bits).view(np.float64)
+    return total
 
 
 def sizes_of(shards: Shards, network: Network) -> Integers:

@@ -19,7 +19,6 @@ import numpy as np
 
 from p2pkm.channel.pipeline import Channel, StageChannel
 from p2pkm.channel.transform import SCALING
-from p2pkm.core.allocator import trim_if_large
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.contract import guard
 from p2pkm.core.messages import DenseMessages, Inbox, SparseMessages
@@ -312,8 +311,6 @@ def _prepare_stage(
         context = _activate_links(context, replace(context.devices, has_stale_links=True))
     schedule = make(algorithm.schedule, context.devices, context.colors)
     algorithm, schedule = channel.wrap(algorithm, schedule, network)
-    # The stage before has left holes in the memory, between arrays that remain.
-    trim_if_large(len(context.devices))
     network.open(delays)
     # While points change, convergence is not final.
     runs_all_rounds = context.all_rounds or (context.point_feed is not None and is_method_stage)

@@ -46,11 +46,16 @@ def deal(run: Run, world: World, saved: Checkpoint | None) -> Rank:
     if saved is not None:
         texts["saved"] = saved.outline
     order: dict[str, Any] = {name: encode(json.dumps(text)) for name, text in texts.items()}
-    order |= run.to_arrays() | topology.to_arrays()
+    order |= run.to_arrays() | topology.to_arrays() | topology.derive()
     # The links of a star are drawn from the options, see `ClientShare`.
     if topology.varying is not None and topology.hub < 0:
         order["changing"] = np.ones(1)
     order = world.broadcast(order | division.to_arrays())
+    if world.size > 1:
+        # The arrays that the ranks of this machine share replace those of this rank.
+        topology = topology.move(order)
+        outline = None if run.outline is None else run.outline._replace(topology=topology)
+        run = replace(run, topology=topology, outline=outline)
     parts = _split_points(run, division)
     if saved is not None:
         split_state = partial(split, saved.outline, saved.arrays, topology, division)

@@ -227,6 +227,7 @@ def _calls(dtype: str) -> list[tuple[str, tuple[Any, ...]]]:
         *[("kmeans", (values, weights, weights, offsets, 1, 1, 1, 1, weights, keys, 1, 0)) for values in variants],
         *[("refine", (values, weights, offsets, centroids, neighbors, 1, weights, False)) for values in variants],
         ("cdkm", (rows, weights, rows, 1)),
+        ("breathe", (rows, weights, rows, 1, 1, 0)),
         *[("moments", (values, weights, offsets, rows[0])) for values in variants],
         ("moments", (points, weights[:0], offsets, rows[0])),
         ("cluster_moments", (points, weights, offsets, neighbors, centroids)),

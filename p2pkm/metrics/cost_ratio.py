@@ -272,14 +272,10 @@ class CostEvaluator:
 
 def _add_rows(values: Floats) -> Floats:
     """Add the rows one after the other, in blocks to save memory."""
-    count = values.shape[1]
-    total = np.zeros(count)
+    total = np.zeros(values.shape[1])
     for first in range(0, len(values), _ROWS):
-        block = values[first : first + _ROWS]
-        block = np.concatenate((total[None], block)) if first else block
-        # Adds the rows in their order.
-        columns = np.tile(np.arange(count), len(block))
-        total = np.bincount(columns, block.ravel(), count).astype(np.float64, copy=False)
+        block = np.concatenate((total[None], values[first : first + _ROWS]))
+        total = block.cumsum(axis=0)[-1]
     return total
 
 

@@ -10,7 +10,9 @@ Record = dict[str, Any]
 _AFTER = (LocalSteps.name, "accept-test")
 # Relative distance to the final ratio, or to central k-means, at which a milestone is reached.
 _NEAR = 0.01
-# Relative increase over the lowest ratio up to which a ratio is not worse.
+# Relative increase over the lowest ratio up to which a ratio is the same, and up to which quality has not decreased:
+# the default margin within which a comparison calls two configurations equivalent.
+_SAME = 1e-4
 _WORSE = 0.005
 OF_CENTRAL = "_of_central"
 _REACHED = ("rounds_to_1pct", "method_rounds_to_1pct", "bytes_to_1pct", "seconds_to_1pct")
@@ -84,8 +86,13 @@ def find_best(records: Iterable[Record]) -> Record:
     if not known:
         return dict.fromkeys(BEST)
     best = min(record["ratio_mean"] for record in known)
-    last = [record for record in known if not is_worse(record["ratio_mean"], best)][-1]
+    last = [record for record in known if is_best(record["ratio_mean"], best)][-1]
     return dict(zip(BEST, (best, last["stage"], last["round"]), strict=True))
+
+
+def is_best(ratio: float, best: float) -> bool:
+    """Return whether a mean ratio is the best one of its run, within 0.01 %."""
+    return ratio <= (1 + _SAME) * best
 
 
 def is_worse(ratio: float | None, best: float | None) -> bool:

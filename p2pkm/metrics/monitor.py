@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pkm.core.allocator import trim_if_large
 from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.chunks import label
 from p2pkm.core.sorting import blocks, find_distinct
@@ -235,7 +234,6 @@ class Monitor:
         devices = self._devices
         # Arrays of the last record: with millions of devices, not together with those of this one.
         self.losses, self.heads = np.zeros(0), np.zeros(0, np.uint64)
-        trim_if_large(len(devices))
         columns = self._gather_columns(self._measure_sums(state, algorithm))
         variation, penalties, factor = (add(column) for column in islice(columns, 3))
         self._rounding = self.every * factor * float(next(columns).max(initial=0.0))
@@ -287,15 +285,15 @@ class Monitor:
     def _gather_columns(self, parts: Iterator[Any]) -> Iterator[Any]:
         """Yield the rows of all devices in device order on rank 0, and no rows on other ranks; a collective call.
 
-        Up to `LARGE` devices, all parts are gathered in one operation. Of more devices, each is computed and gathered
-        when it is asked for, since rank 0 reads them one after the other: all of them would take gigabytes.
+        Up to `LARGE` devices, several ranks gather all parts in one operation. Of more devices, each is computed and
+        gathered when it is asked for, since rank 0 reads them one after the other: all of them would take gigabytes.
 
         Parameters
         ----------
         parts : iterator of float64[n] or float64[n, w]
             Values of the devices of this rank.
         """
-        if self._devices.total > LARGE:
+        if self._devices.total > LARGE or self.network.placement.division.size == 1:
             for part in parts:
                 gathered = self.network.gather_by_device(part)
                 rows = np.empty((0, *part.shape[1:])) if gathered is None else gathered

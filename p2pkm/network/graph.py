@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 LARGE = 100_000
 # Name of a server.
 SERVER = "server"
+# Cached properties with a number for each device.
+_DERIVED = ("degrees", "components")
 # Names listed in a message, and in a line about all devices.
 _MAX_NAMES, _LISTED = 10, 20
 # Number of devices up to which `hops` is the exact diameter.
@@ -366,13 +368,29 @@ class Topology:
         return {"indptr": self.indptr, "indices": self.indices, "weights": self.weights, "colors": self.colors,
                 "hops": np.array(self.hops), "hub": np.array(self.hub), **names}  # fmt: skip
 
+    def derive(self) -> dict[str, Any]:
+        """Return arrays that follow from those of `to_arrays`, so that the ranks of a machine hold these once, too."""
+        return {name: getattr(self, name) for name in _DERIVED}
+
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any]) -> "Topology":
-        """Create the topology from the result of `to_arrays`."""
+        """Create the topology from the result of `to_arrays`, with or without that of `derive`."""
         hops, hub = (int(arrays[name]) for name in ("hops", "hub"))
         names = tuple(json.loads(arrays["names"].tobytes())) if "names" in arrays else None
-        return cls(arrays["indptr"], arrays["indices"], arrays["weights"], arrays["colors"], hops, hub, names=names,
-                   places=arrays.get("places"))  # fmt: skip
+        topology = cls(arrays["indptr"], arrays["indices"], arrays["weights"], arrays["colors"], hops, hub, names=names,
+                       places=arrays.get("places"))  # fmt: skip
+        vars(topology).update({name: arrays[name] for name in _DERIVED if name in arrays})
+        return topology
+
+    def move(self, arrays: dict[str, Any]) -> "Topology":
+        """Return the same topology with the arrays of `to_arrays` and `derive` in another place of the memory."""
+        moved = replace(self, **{name: arrays[name] for name in ("indptr", "indices", "weights", "colors")})
+        vars(moved).update({name: arrays[name] for name in _DERIVED})
+        return moved
+
+    def keep_spanning_tree(self, tree: tuple[Integers, Integers]) -> None:
+        """Keep `spanning_tree` as another rank has grown it."""
+        vars(self)["spanning_tree"] = tree
 
 
 def convert_foreign(graph: Any) -> Any:

@@ -113,7 +113,7 @@ def place(topology: Topology, rank: int, size: int, division: RankPartition | No
     outside = np.flatnonzero(owner[indices] != rank)
     ghosts = _distinct(indices[outside], topology.n)
     ghosts = ghosts[np.argsort(owner[ghosts], kind="stable")]
-    senders = indices if len(ids) == topology.n else _number((ids, ghosts), topology.n)[indices]
+    senders = indices if len(ids) == topology.n else _number((ids, ghosts), topology.n)[indices].astype(np.int64)
     peers = _build_exchanges(indptr, outside, senders, owner[ghosts])
     return LocalSubgraph(rank, ids, ghosts, indptr, indices, edges, senders, peers, division, degrees)
 
@@ -136,9 +136,10 @@ def _distinct(devices: Integers, n: int) -> Integers:
 
 
 def _number(parts: tuple[Integers, ...], n: int) -> Integers:
-    """Return the position of each device in the concatenated parts, int64[n]; undefined for other devices."""
-    number = np.empty(n, np.int64)
+    """Return the position of each device in the concatenated parts, int[n]; undefined for other devices."""
     devices = np.concatenate(parts)
+    # A small type, as the array has a number for every device of the system.
+    number = np.empty(n, narrow(len(devices)))
     number[devices] = np.arange(len(devices))
     return number
 

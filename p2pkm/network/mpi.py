@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from p2pkm.network.mpi_abort import abort_on_error
 from p2pkm.network.sparse_routing import SparseRouter
 from p2pkm.network.transport_state import restore, snapshot
 
+if TYPE_CHECKING:
+    from p2pkm.network.shared_arrays import Machines
+
 # Seconds between two polls while waiting for other ranks.
 _POLL = 0.002
 # Nanoseconds by which Linux may delay the end of a sleep, with more ranks than cores. With the default of 50,000 ranks
@@ -33,6 +36,10 @@ _TIMER_SLACK = 200_000
 _SPARSE_TAG, _REST_TAG = 2, 3
 # Numbers in the first part of sparse messages (8 kB), for which every rank reserves memory per neighboring rank.
 _FIRST_PART = 1_024
+# Bytes from which the ranks of a machine share an array that rank 0 broadcasts; below, copies take less time.
+_LEAST = 1 << 20
+# Name of the list of these arrays in a broadcast.
+_SLOTS = ".large"
 # Seconds in which the launcher forwards printed text; an abort makes it drop the rest.
 _FLUSH_DELAY = 0.2
 
@@ -251,18 +258,29 @@ class MPIWorld:
         self._comm = self._mpi.COMM_WORLD
         self.rank = self._comm.rank
         self.size = self._comm.size
+        self._machines: Machines | None = None
         if self.size > 1:
             abort_on_error(self)
 
     def broadcast(self, arrays: dict[str, Any] | None) -> dict[str, Any]:
         """Send the arrays of rank 0 to all ranks."""
         self.wait()
-        blob = _pack(arrays or {}) if self.rank == 0 else np.empty(0, np.uint8)
+        small, large = _divide(arrays or {})
+        blob = _pack(small) if self.rank == 0 else np.empty(0, np.uint8)
         length = np.array([len(blob)])
         self._comm.Bcast(length)
         blob = blob if self.rank == 0 else np.empty(int(length[0]), np.uint8)
         self._comm.Bcast(blob)
-        return _unpack(blob)
+        received = _unpack(blob)
+        slots = received.pop(_SLOTS, None)
+        if slots is None:
+            return received
+        # After the small arrays, as most broadcasts have no large ones, and those need the module.
+        from p2pkm.network.shared_arrays import Machines, read_slots
+
+        if self._machines is None:
+            self._machines = Machines(self._mpi)
+        return received | self._machines.broadcast(read_slots(slots), large)
 
     def scatter(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
         """Send one part of rank 0 to each rank; return the part of this rank."""
@@ -362,6 +380,21 @@ def _lengthen_sleeps() -> None:
     """Lengthen the sleeps of this process, and with them the pauses between the polls of MPICH."""
     with suppress(OSError), open("/proc/self/timerslack_ns", "w") as file:
         file.write(str(_TIMER_SLACK))
+
+
+def _divide(arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Divide arrays into small ones, with the list of the large ones, and large ones."""
+    stored = {name: _stored(np.asarray(array)) for name, array in arrays.items()}
+    # A repeated number stays one.
+    large = {
+        name: part for name, part in stored.items() if part.nbytes >= _LEAST and part.size == np.size(arrays[name])
+    }
+    if not large:
+        return arrays, {}
+    from p2pkm.network.shared_arrays import write_slots
+
+    small = {name: array for name, array in arrays.items() if name not in large}
+    return small | {_SLOTS: write_slots(large)}, large
 
 
 def _pack(arrays: dict[str, Any]) -> Any:

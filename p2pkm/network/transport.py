@@ -66,7 +66,10 @@ class World(Protocol):
     size: int
 
     def broadcast(self, arrays: dict[str, Any] | None) -> dict[str, Any]:
-        """Send the arrays of rank 0 to all ranks."""
+        """Send the arrays of rank 0 to all ranks.
+
+        The ranks of one machine hold large arrays once, each rank with private changes if it writes to them.
+        """
 
     def scatter(self, parts: Iterator[dict[str, Any]] | None) -> dict[str, Any]:
         """Send one part of rank 0 to each rank, in turn; other ranks pass None. Return the part of this rank."""

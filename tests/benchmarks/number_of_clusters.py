@@ -24,9 +24,9 @@ from p2pkm.data.partition import dirichlet, iid
 from p2pkm.data.random import draw_separated
 from p2pkm.data.sources import grid16, slike
 from p2pkm.methods.building_blocks.number_of_clusters import INDICES, Decision, Verdict, decide, prefer, tabulate
+from p2pkm.methods.building_blocks.spanning_tree import build_spanning_tree
 from p2pkm.methods.building_blocks.weighted_rows import Rows, summarize
 from p2pkm.methods.init.choose_k import ChooseK
-from p2pkm.methods.init.registry import bounded_spanning_tree
 from tests.support.play_rounds import arrange, play
 
 K_MAX, ROWS = 25, 32
@@ -199,7 +199,7 @@ def guess(
     data = [points[owner == i] for i in range(n)]
     ring = arrange(data, [(i, (i + 1) % n) for i in range(n)], kernels=kernels, seed=seed)
     if lean:
-        stage = ChooseK(K_MAX, bounded_spanning_tree(ring.topology), lean=True)
+        stage = ChooseK(K_MAX, build_spanning_tree(ring.topology), lean=True)
         state = play(stage, ring, np.full((n, 1, points.shape[1]), np.inf), 1)[1]
         root = int(np.flatnonzero(state.table.counts)[0])
         return Decision(int(state.chosen[0]), Verdict(int(state.verdict[root]))), prefer(state.table.values)

@@ -41,5 +41,5 @@ def test_a_division_is_described_where_there_is_one():
 
 def test_the_spread_of_all_points_is_around_their_mean():
     points = p2pkm.Shards.from_list([np.array([[3.0, 1.0]]), np.array([[5.0, 1.0], [7.0, 4.0]])])
-    together = SimpleNamespace(allgather_by_device=lambda rows: rows)
+    together = SimpleNamespace(gather_by_device=lambda rows: rows, total=lambda bits: bits)
     assert_allclose(_measure(points, together, select_kernels(2, 2, 3)), (3.0, np.sqrt((8 + 6) / 3)))

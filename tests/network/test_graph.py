@@ -90,3 +90,13 @@ def test_of_many_names_the_first_are_listed(clients):
     words = replace(topology, names=tuple(f"n{i}" for i in range(clients))).list_names().split(", ")
     assert words[:_LISTED] == [f"n{i}" for i in range(min(clients, _LISTED))]
     assert words[_LISTED:] == ([f"... ({clients} in all)"] if clients > _LISTED else [])
+
+
+def test_what_follows_from_the_links_goes_to_other_ranks_but_not_to_files():
+    ring = Topology.from_graph(topologies.ring(5))
+    stored, derived = ring.to_arrays(), ring.derive()
+    assert not stored.keys() & derived.keys()
+    copy, moved = Topology.from_arrays(stored | derived), ring.move(stored | derived)
+    for name, array in derived.items():
+        assert getattr(copy, name) is getattr(moved, name) is array
+    assert Topology.from_arrays(stored).degrees.tolist() == [2] * 5

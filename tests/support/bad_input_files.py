@@ -876,7 +876,7 @@ def table() -> str:
         lines += [f"\n## {section}\n", "| command | file | message | code |", "|---|---|---|---|"]
         for row in catalog:
             if row.section == section:
-                cells = f"`{row.words}`", "; ".join(_about(row.words)), row.piece, str(row.code)
+                cells = f"`{row.words}`", "; ".join(_about(row.words)), row.piece.replace("<", "&lt;"), str(row.code)
                 lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.hosts import lacking, two_hosts
+from tests.support.programs import shared
 from tests.support.run_cli import StageResult, environment, here
 
 ENDLESS = "--devices 4 --data grid16:points=100 --no-baselines --rounds 1000000 --all-rounds --no-plot -q".split()
@@ -73,6 +74,16 @@ def test_two_hosts_end_with_the_bits_of_one_process(hosts, tmp_path):
     assert two["ranks"] == 4
     assert (two["chain_sha256"], two["centroids_sha256"]) == (one["chain_sha256"], one["centroids_sha256"])
     assert two["bytes"] == one["bytes"]
+
+
+def test_each_host_holds_the_graph_once(hosts, tmp_path):
+    ending = wait(start(hosts, tmp_path, shared.__file__, "all"))
+    assert ending.code == 0, ending.err
+    lines = sorted(map(json.loads, ending.out.splitlines()), key=lambda line: line["rank"])
+    private = dict.fromkeys((*shared.NAMES, "parent", "layer"), 0)
+    assert [(line["rank"], line["private"]) for line in lines] == [(rank, private) for rank in range(4)]
+    one = here(*map(str, shared.WORDS)).summary
+    assert (one["chain_sha256"], one["bytes"]) == tuple(lines[0]["summary"][name] for name in ("chain_sha256", "bytes"))
 
 
 def test_a_rank_killed_on_the_far_host_ends_all_at_once(hosts, tmp_path):

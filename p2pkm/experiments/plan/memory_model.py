@@ -8,6 +8,7 @@ from typing import NamedTuple
 from p2pkm.core.errors import DataError
 from p2pkm.core.units import format_bytes
 from p2pkm.experiments.plan.free_memory import LIMIT
+from p2pkm.network.shared_arrays import SHARES
 
 _PROGRAM = 180_000_000  # Python, libraries and compiled kernels
 _COMPILER = 450_000_000  # in addition, if JAX trains networks
@@ -25,6 +26,9 @@ _UNLABELED_POINT = 6
 # Graph, per directed edge.
 _EDGE = 37
 _GLOBAL_EDGE = 8  # of it for edges of devices on other ranks
+# Held once by the ranks of a machine: offset, degree, color, and parent and layer in the tree; neighbor at an edge.
+_SHARED_DEVICE = 25
+_SHARED_EDGE = 8
 _EDGE_COUNTS = 16  # counts of the ledger, at the end
 _EDGE_RESULT = 32  # counts, variation, source and reverse, which rank 0 gathers from several ranks
 _EDGE_OBJECT = 250  # if the graph consists of Python objects, as in networkx
@@ -222,8 +226,11 @@ def _estimate_evaluation(inputs: MemoryInputs, local_devices: int, *, first: boo
 
 
 def machine_memory(inputs: MemoryInputs, local_ranks: int = 1) -> int:
-    """Add the memory of the ranks that share a machine, one of which is rank 0."""
-    return estimate_memory(inputs).peak + (local_ranks - 1) * estimate_memory(inputs, first=False).peak
+    """Add the memory of the ranks that share a machine, one of which is rank 0; they hold the graph once."""
+    further = estimate_memory(inputs, first=False).peak
+    if SHARES:
+        further -= _SHARED_DEVICE * inputs.devices + _SHARED_EDGE * inputs.edges
+    return estimate_memory(inputs).peak + (local_ranks - 1) * further
 
 
 def check_fits_memory(inputs: MemoryInputs, limit: int | None, local_ranks: int = 1) -> None:

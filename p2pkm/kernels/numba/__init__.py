@@ -4,6 +4,7 @@ from typing import Any
 
 from p2pkm.kernels.numba import compiling  # noqa: F401 - starts counting compilation time
 from p2pkm.kernels.numba.averaging import _add_differences, add_differences
+from p2pkm.kernels.numba.breathing import _breathe, breathe
 from p2pkm.kernels.numba.cdkm import cdkm
 from p2pkm.kernels.numba.cost import _evaluate_costs, _losses, evaluate_costs, losses
 from p2pkm.kernels.numba.flooding import _merge_flooded, concatenate_tables, merge_flooded
@@ -16,6 +17,7 @@ from p2pkm.kernels.numba.wire_format import _integer_bits, integer_bits
 
 __all__ = [
     "add_differences",
+    "breathe",
     "cdkm",
     "cluster_moments",
     "color",
@@ -36,11 +38,12 @@ __all__ = [
     "moments",
     "refine",
 ]
-# Compiled functions of kernels that divide their work over threads.
+# Compiled functions of kernels that divide their work over threads, or convert arguments.
 _COMPILED_BACKENDS = {
     "gtv": _gtv, "gtvmin": _update_devices, "integer_bits": _integer_bits, "kmeans": _devices,
     "lanczos": _lanczos, "losses": _losses, "merge_flooded": _merge_flooded, "moments": _moments,
     "evaluate_costs": _evaluate_costs, "cluster_moments": _cluster_moments, "add_differences": _add_differences,
+    "breathe": _breathe,
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ loops over the devices of a batch; the private function above it treats one devi
 
 from p2pkm.core.wire_format import integer_bits
 from p2pkm.kernels.reference.averaging import add_differences
+from p2pkm.kernels.reference.breathing import breathe
 from p2pkm.kernels.reference.cdkm import cdkm
 from p2pkm.kernels.reference.cost import evaluate_costs, losses
 from p2pkm.kernels.reference.flooding import concatenate_tables, merge_flooded
@@ -19,6 +20,7 @@ from p2pkm.kernels.reference.reductions import cluster_moments, count_class_labe
 
 __all__ = [
     "add_differences",
+    "breathe",
     "cdkm",
     "cluster_moments",
     "color",

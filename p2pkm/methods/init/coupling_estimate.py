@@ -214,7 +214,7 @@ class CouplingEstimate(MethodBase):
     @classmethod
     def of(cls, method: Any, at: InitContext) -> "CouplingEstimate":
         """Create the stage for a method on a graph."""
-        tree, components = bounded_spanning_tree(at.topology), Components.of(at.topology, at.sizes, at.weights)
+        tree, components = bounded_spanning_tree(at), Components.of(at.topology, at.sizes, at.weights)
         return cls(method, at.topology, tree, components)
 
     @property

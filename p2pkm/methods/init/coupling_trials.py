@@ -466,7 +466,7 @@ class CouplingChoice(UpAndDown):
 
 def list_stages(method: Any, at: InitContext) -> list[Stage]:
     """Create the stages of a choice for GTVMin with ``coupling="auto"``."""
-    topology, tree = at.topology, bounded_spanning_tree(at.topology)
+    topology, tree = at.topology, bounded_spanning_tree(at)
     components = Components.of(topology, at.sizes, at.weights)
     estimated = method.replaced(coupling="bayes", shares=True)
     run = CandidateRun(method, topology)

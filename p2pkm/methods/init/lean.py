@@ -7,6 +7,7 @@ A coordinate is then sent as the number of its grid cell. Rows are sent as a set
 """
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -260,6 +261,23 @@ def settle_step(boxes: Floats) -> Floats:
 
 def count_box_bytes(boxes: Floats) -> Integers:
     """Count the encoded bytes of boxes, float64[t, 2 d + 2]: int64[t]."""
+    if _are_equal(boxes):
+        return np.full(len(boxes), _count_common_box(boxes[0].tobytes()))
+    return _count_boxes(boxes)
+
+
+def _are_equal(tables: Floats) -> bool:
+    """Test whether there are tables, and all are equal, as in a broadcast in one component."""
+    return len(tables) > 0 and bool((tables == tables[0]).all())
+
+
+# All devices of a component forward the same box and the same centroids, turn after turn: they are counted once.
+@lru_cache(maxsize=1)
+def _count_common_box(content: bytes) -> int:
+    return int(_count_boxes(np.frombuffer(content)[None])[0])
+
+
+def _count_boxes(boxes: Floats) -> Integers:
     count, d = len(boxes), boxes.shape[1] // 2 - 1
     numbers, rounded, _ = _round_outwards(boxes)
     owner, real = np.repeat(np.arange(count), d), np.isfinite(rounded[:, 0])
@@ -428,6 +446,18 @@ def count_centroid_bytes(sets: Floats, boxes: Floats, sizes: int) -> Integers:
     sizes : int
         k; every k rows are one set, whose order is not sent.
     """
+    if _are_equal(sets) and _are_equal(boxes):
+        content = sets[0].tobytes(), boxes[0].tobytes()
+        return np.full(len(sets), _count_common_centroids(*content, sets.shape[1:], sizes))
+    return _count_centroids(sets, boxes, sizes)
+
+
+@lru_cache(maxsize=1)
+def _count_common_centroids(centroids: bytes, box: bytes, shape: tuple[int, int], sizes: int) -> int:
+    return int(_count_centroids(np.frombuffer(centroids).reshape(1, *shape), np.frombuffer(box)[None], sizes)[0])
+
+
+def _count_centroids(sets: Floats, boxes: Floats, sizes: int) -> Integers:
     grid = CoordinateGrid.of(boxes, _EXTRA_BITS)
     count, rows, _ = sets.shape
     owner, position = np.nonzero(np.isfinite(sets[:, :, 0]))

@@ -75,7 +75,7 @@ def scaling_stage(scale: str, at: InitContext) -> Stage:
     from p2pkm.methods.init.standardization import Standardization
 
     kind = Standardization if scale == "standard" else MinMaxScaling
-    tree = bounded_spanning_tree(at.topology, "points that are already scaled")
+    tree = bounded_spanning_tree(at, "points that are already scaled")
     return Stage(kind.name, kind(at.k, tree), 1)
 
 
@@ -85,7 +85,7 @@ def imputing_stage(missing: str, at: InitContext) -> Stage:
     from p2pkm.methods.init.median_imputation import MedianImputation
 
     kind = MedianImputation if missing == "median" else Imputation
-    tree = bounded_spanning_tree(at.topology, "--missing drop")
+    tree = bounded_spanning_tree(at, "--missing drop")
     return Stage("imputation", kind(at.k, tree), 1)
 
 
@@ -93,7 +93,7 @@ def choosing_stage(algorithm: Any, at: InitContext) -> Stage:
     """Create the stage that chooses the number of clusters of a method, at most `at.k`."""
     from p2pkm.methods.init.choose_k import ChooseK
 
-    tree = bounded_spanning_tree(at.topology, "-k with a number")
+    tree = bounded_spanning_tree(at, "-k with a number")
     return Stage(ChooseK.name, ChooseK(at.k, tree, lean=_is_lean(algorithm)), 1)
 
 
@@ -230,9 +230,7 @@ def group_stage(algorithm: Any, at: InitContext) -> Stage:
     """Create the stage that finds groups of devices along a spanning tree, and the centroids of each group."""
     from p2pkm.methods.init.tree_groups import TreeGroups
 
-    finder = TreeGroups(
-        at.k, bounded_spanning_tree(at.topology), groups=algorithm.traits.groups, lean=_is_lean(algorithm)
-    )
+    finder = TreeGroups(at.k, bounded_spanning_tree(at), groups=algorithm.traits.groups, lean=_is_lean(algorithm))
     return Stage(TreeGroups.name, finder, 1)
 
 

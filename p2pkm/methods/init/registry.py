@@ -15,7 +15,7 @@ from p2pkm.core.plugins import INITS as GROUP
 from p2pkm.core.plugins import extend
 from p2pkm.core.protocols import Algorithm
 from p2pkm.methods.building_blocks.spanning_tree import Tree, build_spanning_tree
-from p2pkm.network.graph import Topology
+from p2pkm.network.graph import LARGE, Topology
 
 # Number of candidate clusterings of init global.
 CANDIDATES = 5
@@ -56,7 +56,7 @@ class InitContext(NamedTuple):
     d: int
     faults_apply: bool = False
     weights: Floats | None = None
-    on_root: Callable[[Callable[[], Floats]], Floats] | None = None
+    on_root: Callable[[Callable[[], Any]], Any] | None = None
 
 
 def global_(at: InitContext, *, candidates: int = CANDIDATES) -> tuple[Algorithm, ...]:
@@ -125,22 +125,24 @@ def tree_summaries(at: InitContext, *, candidates: int = 1, rows: int | None = N
     """Cluster the summaries of all devices at the root of a tree; at most `rows` rows pass each link."""
     from p2pkm.methods.init.tree_summaries import TreeSummaries
 
-    return (TreeSummaries(at.k, bounded_spanning_tree(at.topology), candidates, rows),)
+    return (TreeSummaries(at.k, bounded_spanning_tree(at), candidates, rows),)
 
 
 def rows(at: InitContext, *, per_cluster: int = 2, least: int = 1, lean: bool = False) -> tuple[Algorithm, ...]:
     """Cluster the rows of all devices at the root of a tree by a thorough search."""
     from p2pkm.methods.init.tree_rows import TreeRows
 
-    return (TreeRows(at.k, bounded_spanning_tree(at.topology), per_cluster=per_cluster, least=least, lean=lean),)
+    return (TreeRows(at.k, bounded_spanning_tree(at), per_cluster=per_cluster, least=least, lean=lean),)
 
 
-def bounded_spanning_tree(topology: Topology, instead: str = "--init local") -> Tree:
-    """Build the spanning tree.
+def bounded_spanning_tree(at: InitContext, instead: str = "--init local") -> Tree:
+    """Build the spanning tree; in a run a collective call.
+
+    Of many devices, rank 0 builds it for all: the others would need several times the memory of the tree.
 
     Parameters
     ----------
-    topology : Topology
+    at : InitContext
     instead : str
         What does not need the tree: completes the sentence "Use a graph with shortcuts, or ...".
 
@@ -149,6 +151,10 @@ def bounded_spanning_tree(topology: Topology, instead: str = "--init local") -> 
     ExperimentError
         If the tree has more than `DEEPEST` layers.
     """
+    topology = at.topology
+    if at.on_root is not None and topology.n > LARGE:
+        parent, layer = at.on_root(lambda: np.stack(topology.spanning_tree))
+        topology.keep_spanning_tree((parent, layer))
     tree = build_spanning_tree(topology)
     depth = int(tree.layer.max())
     if depth > DEEPEST:

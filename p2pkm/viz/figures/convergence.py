@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from p2pkm.core.batch import Floats, Mask
-from p2pkm.metrics.milestones import find_best, is_personal, is_worse
+from p2pkm.metrics.milestones import find_best, is_best, is_personal, is_worse
 from p2pkm.metrics.registry import find
 from p2pkm.viz.looks import finish_figure, is_narrow, is_tight
 from p2pkm.viz.names import describe_run
@@ -159,7 +159,7 @@ def _find_worse(rounds: Sequence[dict[str, Any]]) -> int | None:
     known = [i for i, record in enumerate(rounds) if record.get("ratio_mean") is not None]
     if not known or not is_worse(rounds[known[-1]]["ratio_mean"], best["ratio_best"]):
         return None
-    return max(i for i in known if not is_worse(rounds[i]["ratio_mean"], best["ratio_best"]))
+    return max(i for i in known if is_best(rounds[i]["ratio_mean"], best["ratio_best"]))
 
 
 def read_records(rounds: Sequence[dict[str, Any]], name: str) -> Floats:

@@ -29,7 +29,7 @@ import p2pkm
 from p2pkm.core.batch import Search, Stream, cluster
 from p2pkm.kernels import numba as kernels
 from p2pkm.kernels.streams import shared_key
-from p2pkm.methods.building_blocks.breathing import breathe, search_centroids
+from p2pkm.methods.building_blocks.breathing import search_centroids
 from tests.benchmarks.start_quality import mix
 
 Points = NDArray[np.float64]
@@ -69,8 +69,8 @@ def breathing(points: Points, k: int, seed: int) -> Points:
 
 def breathing_baseline(points: Points, k: int, seed: int) -> Points:
     """Return where the central baseline's centroids come to by breathing."""
-    ones, key = np.ones(len(points)), shared_key(seed)
-    return breathe(kernels, key, points, ones, baseline(points, k, seed), most=_BREATH)[0]
+    start, ones = baseline(points, k, seed), np.ones(len(points))
+    return kernels.breathe(points, ones, start, _BREATH, shared_key(seed), 0)[0]
 
 
 def by_sklearn(points: Points, k: int, seed: int) -> Points:

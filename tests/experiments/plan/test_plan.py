@@ -34,6 +34,7 @@ from p2pkm.experiments.plan.memory_model import (
 from p2pkm.experiments.plan.pilot import estimate_seconds
 from p2pkm.experiments.plan.run import PlanOptions, run_plan_command
 from p2pkm.methods.building_blocks.table_method import TableMethod
+from p2pkm.network.shared_arrays import SHARES
 from tests.support.run_cli import ROOT, environment, here, ranks, there
 from tests.support.toy_network import plug
 
@@ -192,6 +193,11 @@ def test_memory_grows_with_everything_and_shrinks_with_ranks():
     others = [estimate_memory(base._replace(ranks=r), first=False).resident for r in (2, 4, 8, 16)]
     assert others == sorted(others, reverse=True)
     assert machine_memory(base) == estimate_memory(base).peak
+    # The ranks of a machine hold the graph once.
+    first, further = estimate_memory(parts).peak, estimate_memory(parts, first=False).peak
+    once = SHARES * (25 * 20_000_000 + 8 * 80_000_000)
+    for local in (1, 2, 4):
+        assert machine_memory(parts, local) == first + (local - 1) * (further - once)
 
 
 def test_training_networks_takes_its_compiler():

@@ -8,14 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from p2pkm.kernels import numba as compiled
 from p2pkm.kernels import reference
-from p2pkm.methods.building_blocks.breathing import (
-    add_centroids,
-    breathe,
-    centroid_errors,
-    search_centroids,
-    survivors,
-    utilities,
-)
+from p2pkm.kernels.reference.breathing import add_centroids, centroid_errors, survivors, utilities
+from p2pkm.methods.building_blocks.breathing import search_centroids
 
 POINTS = np.array([[0.0], [1.0], [4.0], [5.0], [20.0]])
 WEIGHTS = np.array([1.0, 2.0, 1.0, 1.0, 3.0])
@@ -74,7 +68,7 @@ def test_breathing_ends_at_a_lloyd_point_that_costs_no_more(seed):
     points, weights = crowd(seed)
     start = compiled.refine(points, weights, np.array([0, 150]), points[None, :12].copy(), np.array([12]), 300,
                             np.zeros(1), True)  # fmt: skip
-    found, total = breathe(compiled, 7, points, weights, points[:12], most=5)
+    found, total = compiled.breathe(points, weights, points[:12], 5, 7, 0)
     assert total < start[2][0]
     assert_allclose(total, cost(points, weights, found), rtol=1e-12)
     again = compiled.refine(points, weights, np.array([0, 150]), found[None], np.array([12]), 1, np.zeros(1), False)
@@ -84,14 +78,29 @@ def test_breathing_ends_at_a_lloyd_point_that_costs_no_more(seed):
 def test_it_leaves_a_poor_minimum_that_lloyd_cannot_leave():
     points = np.repeat(np.array([[0.0], [0.1], [10.0], [10.1], [20.0], [20.1]]), 5, axis=0)
     poor = np.array([[0.0], [0.1], [15.05]])
-    assert cost(points, np.ones(30), breathe(reference, 1, points, np.ones(30), poor, most=2)[0]) < 1.0
+    assert cost(points, np.ones(30), reference.breathe(points, np.ones(30), poor, 2, 1, 0)[0]) < 1.0
 
 
-def test_both_forms_of_the_kernels_find_the_same_bits():
-    points, weights = crowd(9)
-    one, other = (
-        search_centroids(form, 3, points, weights, 8, most=5, seedings=2, first=4) for form in (compiled, reference)
-    )
+@pytest.mark.parametrize("seed", range(24))
+def test_both_forms_of_the_kernel_find_the_same_bits(seed):
+    rng = np.random.default_rng(seed)
+    m, k, d = int(rng.integers(1, 60)), int(rng.integers(1, 12)), int(rng.choice([1, 2, 3, 9, 70]))
+    # Rounded, so that distances tie and points coincide.
+    points, weights = rng.normal(size=(m, d)).round(1), rng.integers(1, 9, m).astype(float)
+    start = points[rng.integers(0, m, k)]
+    start[rng.random(k) < 0.2] = np.inf
+    compare(points, weights, start, 5, 2**64 - 1 - seed, seed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_both_forms_of_the_kernel_search_alike(seed):
+    points, weights = crowd(seed, 30)
+    compare(points, weights, points[:30], 5, seed, seed)
+
+
+def compare(*arguments):
+    """Check that both forms of the kernel return the same bits."""
+    one, other = (form.breathe(*arguments) for form in (compiled, reference))
     assert_array_equal(one[0], other[0])
     assert one[1] == other[1]
 

@@ -162,6 +162,20 @@ def test_a_box_holds_the_rows_and_is_read_as_it_was(seed, size, offset, count):
     ).all()
 
 
+def test_equal_tables_count_as_each_among_others():
+    drawn = [draw(seed, (5,)) for seed in (4, 8)]
+    boxes = np.concatenate([box for _, box in drawn])
+    sets = np.concatenate([pack_centroids(tables.flat()[None, :, 1:4], box) for tables, box in drawn])
+    # Each set in each box.
+    sets, boxes = sets[[0, 0, 1, 1]], boxes[[0, 1, 0, 1]]
+    of_boxes, of_sets = count_box_bytes(boxes), count_centroid_bytes(sets, boxes, 5)
+    assert len(set(of_sets.tolist())) > 2
+    for i in (0, 1, 2, 3, 0):
+        assert_array_equal(count_box_bytes(boxes[[i, i]]), of_boxes[[i, i]])
+        assert_array_equal(count_centroid_bytes(sets[[i, i]], boxes[[i, i]], 5), of_sets[[i, i]])
+    assert_array_equal(count_centroid_bytes(sets[:2], boxes[:2], 5), of_sets[:2])
+
+
 def sort(rows):
     """Return rows in an order of their own."""
     return rows[np.lexsort(rows.T)]
