@@ -535,6 +535,13 @@ def test_partial_fit_of_methods_that_start_by_themselves_and_of_open_k():
     assert model.partial_fit(X, devices=OWNER).n_clusters_ == found == len(model.cluster_centers_)
 
 
+@pytest.mark.parametrize("k_max", [7, 30])
+def test_an_open_number_of_clusters_is_at_most_the_number_of_points(k_max):
+    rows = np.repeat(np.arange(9.0), 2).reshape(9, 2) ** 2
+    model = P2PKMeans("auto", random_state=0, k_max=k_max).fit(rows, devices=np.arange(9) % 3)
+    assert len(model.result_.summary["k_indices"]["cost"]) == min(k_max, 9)
+
+
 def test_transform_and_score_by_device_go_by_its_own_centroids():
     model = P2PKMeans(4, coupling=0.5, init="local", random_state=0).fit(X, devices=OWNER)
     own = model.device_centers_[OWNER]

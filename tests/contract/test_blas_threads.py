@@ -63,8 +63,8 @@ def test_three_ranks_have_the_bits_of_one_process_on_two_threads():
     # A source is generated alike on all ranks, without a message; test_pairs.py plays initializations on ranks, and
     # test_determinism.py all methods: this is a third of these.
     found = start("methods/3", before=(*ranks(3)[-4:-1], sys.executable), OPENBLAS_NUM_THREADS="1", **FORCED)
-    expected = threads(2, "methods/3")
-    assert expected and [name for name in expected if found[name] != expected[name]] == []
+    expected = threads(2, "methods")  # which the slow test above has computed
+    assert found and [name for name in found if found[name] != expected[name]] == []
 
 
 @pytest.mark.mpi

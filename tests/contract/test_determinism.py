@@ -56,10 +56,16 @@ def in_process():
 
 @cache
 def on_ranks(ranks):
-    """Return the records of a share of the runs and those of the exchanges: starting 16 ranks takes seconds."""
+    """Return the records of a share of the runs, of the exchanges, and of runs whose points change.
+
+    These are played on 16 ranks alone, after the others; all on one mpirun, for starting 16 ranks takes seconds.
+    """
     first, step = SHARES[ranks]
-    lines = start(ranks, f"runs {first} {step}; messages")
-    return [line for line in lines if "wrong" not in line], [line for line in lines if "wrong" in line]
+    what = f"runs {first} {step}; messages"
+    lines = start(ranks, f"{what}; streams" if ranks == 16 else what)
+    played = [line for line in lines if "wrong" not in line]
+    count = len(in_process()[first::step])
+    return played[:count], [line for line in lines if "wrong" in line], played[count:]
 
 
 @pytest.mark.mpi
@@ -67,9 +73,18 @@ def on_ranks(ranks):
 @RANKS
 def test_every_number_of_ranks_gives_the_same_bits(ranks):
     first, step = SHARES[ranks]
-    (found, _), expected = on_ranks(ranks), in_process()[first::step]
+    (found, *_), expected = on_ranks(ranks), in_process()[first::step]
     assert [line["name"] for line in found] == [line["name"] for line in expected]
     assert [(one, other) for one, other in zip(found, expected, strict=True) if one != other] == []
+
+
+@pytest.mark.mpi
+@pytest.mark.timeout(1000)
+def test_streams_are_the_same_on_a_rank_for_each_device():
+    """On two, three and five ranks they are among the runs above."""
+    *_, found = on_ranks(16)
+    streamed = same_bits_program.with_streams(same_bits_program.STREAMED)
+    assert found == list(same_bits_program.runs(streamed)) and len(found) == 7
 
 
 @pytest.mark.mpi
@@ -83,7 +98,7 @@ def test_ranks_without_devices_give_the_same_bits():
 @pytest.mark.timeout(1000)
 @RANKS
 def test_mail_is_heard_alike_on_every_number_of_ranks(ranks):
-    _, lines = on_ranks(ranks)
+    _, lines, _ = on_ranks(ranks)
     assert [line for line in lines if line["wrong"] or line["kept"]] == []
     assert len(lines) == 24
     assert (sum(line["requests"] for line in lines) > 0) == (ranks > 1)

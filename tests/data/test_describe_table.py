@@ -139,6 +139,14 @@ def test_the_options_of_a_frame_read_it():
     assert table.points.tolist() == [[22.1, 1200], [27.9, 3400]]
 
 
+def test_points_are_not_suspected_where_thousands_are_declared(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("leuk,x\n7.400,1\n980,2\n1.250,3\n")
+    for thousands, suspected in (("", True), (",", False)):  # in the second the points are those of decimals
+        (leuk, _) = p2pkm.describe_table(path, thousands=thousands).columns
+        assert any("mixes 7.400 and 980" in text for text in leuk.suspicions) == suspected
+
+
 def test_identifiers_are_described_as_written(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("x,label,device\n1,008,0\n2,8,NA\n3,250.0,1\n5,8,0\n")

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -43,12 +44,6 @@ def modules():
     sys.path.remove(str(FOLDER))
 
 
-def run(script, folder, *arguments):
-    given = {name: value for name, value in environment().items() if name != "P2PKM_DATA"}
-    command = [sys.executable, "-W", "error", FOLDER / f"{script}.py", "--out", folder / "figures", *arguments]
-    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=300, check=False)
-
-
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """A folder with data in the form of the papers' files, only smaller."""
@@ -76,23 +71,44 @@ def test_every_script_is_tried():
     assert {path.stem for path in FOLDER.glob("*.py")} == set(QUICK) | set(FECA) | others
 
 
+def run_here(script, monkeypatch, *arguments):
+    """Run a script in this process, which has imported most of what it needs."""
+    monkeypatch.delenv("P2PKM_DATA", raising=False)
+    monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
+    runpy.run_path(str(FOLDER / f"{script}.py"), run_name="__main__")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("script", QUICK)
-def test_script_prints_its_table_and_draws(script, small):
-    done = run(script, small, "--runs", "1", *QUICK[script])
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
-    assert "runs  allowed  verdict" in done.stdout
+def test_script_prints_its_table_and_draws(script, small, monkeypatch, capsys):
+    monkeypatch.chdir(small)
+    run_here(script, monkeypatch, "--out", small / "figures", "--runs", "1", *QUICK[script])
+    printed = capsys.readouterr()
+    assert not printed.err
+    assert "runs  allowed  verdict" in printed.out
     assert (small / "figures" / f"{script}.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", NEEDY)
-def test_script_without_its_data_says_what_it_needs(script, tmp_path):
-    done = run(script, tmp_path)
-    assert done.returncode == 1
-    assert NEEDY[script] in done.stderr and "not part of the project" in done.stderr
-    assert not done.stdout and not list(tmp_path.iterdir())
+def test_script_without_its_data_says_what_it_needs(script, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=NEEDY[script]) as ending:
+        run_here(script, monkeypatch, "--out", tmp_path / "figures")
+    assert "not part of the project" in str(ending.value)
+    assert not capsys.readouterr().out and not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_script_is_a_program_of_its_own(tmp_path):
+    """Whatever was imported and set before the other tests run a script is not there."""
+    given = {name: value for name, value in environment().items() if name != "P2PKM_DATA"}
+    command = [sys.executable, "-W", "error", FOLDER / "fkm_fig2.py", "--out", tmp_path, "--runs", "1"]
+    done = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and "runs  allowed  verdict" in done.stdout
+    refused = [sys.executable, FOLDER / "fkm_fig9.py"]
+    done = subprocess.run(refused, cwd=tmp_path, env=given, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1 and not done.stdout and "femnist10.npz" in done.stderr
 
 
 @pytest.mark.skipif(not FILES, reason="the environment variable P2PKM_DATA names no folder with garst/abl_*.csv")
@@ -269,15 +285,6 @@ def sets(tmp_path_factory):
         np.savetxt(folder / f"s{number}.csv", columns, delimiter=",", comments="", header="x0,x1,label")
         np.savetxt(folder / f"s{number}_centers.csv", 1e4 * centers, delimiter=",", comments="", header="x0,x1")
     return folder
-
-
-def run_here(script, monkeypatch, *arguments):
-    """Run a script in this process, which has imported most of what it needs."""
-    import runpy
-
-    monkeypatch.delenv("P2PKM_DATA", raising=False)
-    monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
-    runpy.run_path(str(FOLDER / f"{script}.py"), run_name="__main__")
 
 
 @pytest.mark.slow

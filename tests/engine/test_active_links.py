@@ -17,7 +17,7 @@ from p2pkm.methods.peer.pushsum import PushSumLloyd
 from p2pkm.methods.peer.tracking import TrackingLloyd
 from p2pkm.network.graph import Topology
 from tests.support.play_rounds import arrange
-from tests.support.run_cli import SMALL, here, ranks, solve, there
+from tests.support.run_cli import SMALL, here, on_ranks, solve
 from topologies.time_varying.graph import Exchange, record
 
 
@@ -279,11 +279,13 @@ def test_the_command_line_takes_them(graph):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("graph", ["random-waypoint", "edge-markov:over=ring,on=0.5"])
-def test_every_rank_builds_the_same_rounds(graph):
-    words = (*SMALL, "--devices", "8", "--graph", graph, "--seed", "2", "--out", "none", "--format", "json")
-    apart, together = there(*ranks(3), "-m", "p2pkm", "run", *words).summary, here("run", *words).summary
-    assert [apart[key] for key in KEPT] == [together[key] for key in KEPT]
+def test_every_rank_builds_the_same_rounds():
+    commands = [("run", *SMALL, "--devices", "8", "--graph", graph, "--seed", "2", "--out", "none", "--format", "json")
+                for graph in ("random-waypoint", "edge-markov:over=ring,on=0.5")]  # fmt: skip
+    for words, ending in zip(commands, on_ranks(3, commands), strict=True):
+        apart, together = ending.summary, here(*words).summary
+        assert apart["ranks"] == 3
+        assert [apart[key] for key in KEPT] == [together[key] for key in KEPT], words
 
 
 def test_a_run_of_the_gallery_is_verified_and_read_back(tmp_path, monkeypatch):

@@ -14,9 +14,7 @@ from p2pkm.core.errors import ExperimentError
 from p2pkm.engine.point_feed import PointFeed
 from p2pkm.methods.following import follow
 from p2pkm.methods.registry import METHODS, find
-from tests.contract.test_determinism import start
 from tests.support.play_rounds import arrange
-from tests.support.programs import determinism
 from tests.support.run_cli import here
 from tests.support.sampling import thin
 from topologies import ring
@@ -209,14 +207,6 @@ def test_a_run_of_the_command_is_that_of_python(tmp_path):
     result = p2pkm.simulate(p2pkm.TreeLloyd(8), RING, shards, rounds=4, seed=3, stream="drawn:kind=slow")
     assert result.summary["chain_sha256"] == summary["chain_sha256"]
     assert here("verify", str(tmp_path / "r")).code == 0
-
-
-@pytest.mark.mpi
-@pytest.mark.timeout(600)
-def test_streams_are_the_same_on_a_rank_for_each_device():
-    """On two, three and five ranks tests/contract/test_determinism.py plays them."""
-    found, expected = start(16, "streams"), list(determinism.runs(determinism.with_streams(determinism.STREAMED)))
-    assert found == expected and len(found) == 7
 
 
 def test_records_mark_the_rounds_in_which_points_changed():

@@ -11,7 +11,7 @@ import p2pkm
 from p2pkm.channel.timed_faults import TimedFaults
 from p2pkm.network.graph import Topology
 from tests.support.resume import difference, keep_all, resume
-from tests.support.run_cli import here, ranks, there
+from tests.support.run_cli import here, on_ranks
 
 K, D = 2, 2
 LATENCY, BANDWIDTH, ACCESS, SPEED = 0.25, 64.0, 48.0, 5.0
@@ -248,13 +248,14 @@ def test_a_run_goes_on_in_the_middle_of_an_outage(name, tmp_path, monkeypatch):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("name", RUNS)
-def test_three_ranks_find_the_same_devices_online(name, tmp_path):
-    words = (*list_words(name, tmp_path), "--out", "none", "--format", "json")
-    alone, together = here(*words).summary, there(*ranks(3), "-m", "p2pkm", *words).summary
-    assert together["ranks"] == 3 and alone["unavailable_fraction"] > 0
-    for key in ("chain_sha256", "virtual_seconds", "messages", "messages_lost", "wire_bytes", "unavailable_fraction"):
-        assert alone[key] == together[key], key
+def test_three_ranks_find_the_same_devices_online(tmp_path):
+    commands = [(*list_words(name, tmp_path), "--out", "none", "--format", "json") for name in RUNS]
+    keys = ("chain_sha256", "virtual_seconds", "messages", "messages_lost", "wire_bytes", "unavailable_fraction")
+    for words, ending in zip(commands, on_ranks(3, commands), strict=True):
+        alone, together = here(*words).summary, ending.summary
+        assert together["ranks"] == 3 and alone["unavailable_fraction"] > 0
+        for key in keys:
+            assert alone[key] == together[key], (key, words)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -61,7 +61,7 @@ def test_verify_names_both_numbers_of_ranks_and_shows_no_progress(runs, tmp_path
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [3, 16])
+@pytest.mark.parametrize("ranks", [3, 10])  # on 10 some have two devices, and of 5 to 9 devices some have none
 def test_every_run_repeats_itself_on_other_ranks(runs, ranks):
     program = (
         "import sys, p2pkm.cli\n"

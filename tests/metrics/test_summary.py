@@ -78,8 +78,8 @@ def test_fewer_records_are_recommended_only_where_they_save_much(rounds, every, 
 @pytest.mark.parametrize("one", [1, 2, 4])
 def test_what_is_left_out_of_large_runs_is_noted(monkeypatch, n, every, one):
     monkeypatch.setattr(summary, "LARGE", 3)
-    monkeypatch.setattr(summary, "_COMPARED", n * 2 * 2 * 2 // one)  # each number is compared with those of 2 rows
-    shards = p2pkm.Shards.from_list([np.array([[i, 1.0], [9.0, i]]) for i in range(n)])
+    monkeypatch.setattr(summary, "_COMPARED", n * 2 * 3 * 2 // one)  # each number is compared with those of 2 rows
+    shards = p2pkm.Shards.from_list([np.array([[i, 1.0, 0.0], [9.0, i, 0.0]]) for i in range(n)])
     method = p2pkm.GTVMin(2, alpha=0.0, init="local")
     result = p2pkm.simulate(method, path(n), shards, baselines=False, record_every=every)
     arrays, rounds, consensus = (

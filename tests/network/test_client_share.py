@@ -15,7 +15,7 @@ from p2pkm.kernels.reference import uniforms
 from p2pkm.kernels.streams import shared_key
 from p2pkm.network.graph import Topology
 from tests.support.resume import difference, keep_all, resume
-from tests.support.run_cli import here, ranks, there
+from tests.support.run_cli import here, on_ranks
 
 # Four clients with the means 1, 10, 100 / 3 and 90 of one coordinate.
 POINTS = [np.array(part)[:, None] for part in ([0.0, 2.0], [10.0], [20.0, 30.0, 50.0], [70.0, 90.0, 110.0])]
@@ -231,11 +231,11 @@ def test_a_resumed_run_asks_the_same_clients(tmp_path, monkeypatch):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("by", ["size", "availability"])
-def test_three_ranks_ask_the_same_clients(by):
-    words = (*_asking(by), "--out", "none")
-    # Faults leave some devices without centroids: exit code 7.
-    alone, together = (json.loads(done.out) for done in (here(*words), there(*ranks(3), "-m", "p2pkm", *words)))
-    assert together["ranks"] == 3
-    for name in ("chain_sha256", "messages", "bytes", "virtual_seconds", "messages_lost"):
-        assert alone[name] == together[name]
+def test_three_ranks_ask_the_same_clients():
+    commands = [(*_asking(by), "--out", "none") for by in ("size", "availability")]
+    for words, ending in zip(commands, on_ranks(3, commands), strict=True):
+        # Faults leave some devices without centroids: exit code 7.
+        alone, together = json.loads(here(*words).out), json.loads(ending.out)
+        assert together["ranks"] == 3
+        for name in ("chain_sha256", "messages", "bytes", "virtual_seconds", "messages_lost"):
+            assert alone[name] == together[name], (name, words)

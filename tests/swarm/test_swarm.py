@@ -156,9 +156,15 @@ def test_random_experiments_hold(seed, tmp_path):
         assert not faults, f"python -m tests.swarm --one '{experiment.text()}'"
 
 
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """The last case of some random experiments, of those that end as they should."""
+    folder = tmp_path_factory.mktemp("good")
+    last = [list(play_one(seed, folder))[-1][1] for seed in range(16)]
+    return [case for case in last if case.ending.code in {0, 5}]
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize("count", [2, 5])
-def test_random_experiments_give_the_same_bits_on_ranks(count, tmp_path):
-    last = [list(play_one(seed, tmp_path))[-1][1] for seed in range(16)]
-    good = [case for case in last if case.ending.code in {0, 5}]
+def test_random_experiments_give_the_same_bits_on_ranks(good, count):
     assert len(good) > 8 and on_ranks(good, count) == []

@@ -27,6 +27,7 @@ def test_every_graph_has_a_drawing_and_a_bar_for_each_measure():
     every = panels()
     children = plot_graphs(every).axes[0].child_axes
     drawings, columns = children[:4], children[4:]
+    assert not any(ax.axison for ax in drawings[:3])
     assert [ax.get_title() for ax in drawings[:3]] == [
         "path\n3 devices, 2 links", "ring\n5 devices, 5 links", "star\n4 devices, 3 links"
     ]  # fmt: skip

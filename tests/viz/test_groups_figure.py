@@ -1,5 +1,7 @@
 """The picture of the graph in which devices are colored by group, and where it appears."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
@@ -20,8 +22,11 @@ def solve(**options):
     return p2pkm.simulate(method, topologies.communities(6, bridges=1, seed=3), shards, rounds=2, baselines=False)
 
 
-def test_every_group_has_a_color_and_a_name():
+@pytest.mark.parametrize("groups", [None, np.arange(1, 7)])
+def test_every_group_has_a_color_and_a_name(groups):
     result = solve(groups=2)
+    assert len(np.unique(result.groups)) == 2
+    result = result if groups is None else replace(result, groups=groups)
     ax = plot_graph(result, nodes="group").axes[0]
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert names == [f"group {group}" for group in np.unique(result.groups)]
@@ -29,7 +34,6 @@ def test_every_group_has_a_color_and_a_name():
     marks.update_scalarmappable()
     colors = [to_hex(color).upper() for color in marks.get_facecolors()]
     assert colors == [CATEGORIES[group % len(CATEGORIES)].upper() for group in result.groups]
-    assert len(set(np.unique(result.groups))) == 2
 
 
 @pytest.mark.slow

@@ -211,6 +211,8 @@ def test_what_an_attack_measured_stands_inside_the_axes_with_its_error(mu):
     ax = viz.plot_attack(ATTACK | {"rows": [row]}).axes[0]
     claimed, measured = ax.texts
     assert (claimed.xy[1], measured.xy[1]) == (mu, mu + 4 * row["mu_error"])
+    middles = [bar.get_x() + bar.get_width() / 2 for bar in ax.patches]
+    assert [claimed.xy[0], measured.xy[0]] == pytest.approx(middles)
     assert measured.xy[1] < ax.get_ylim()[1] <= 10 * measured.xy[1]
 
 

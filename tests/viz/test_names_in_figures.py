@@ -10,7 +10,7 @@ import topologies
 from p2pkm import viz
 from p2pkm.viz.figure_parts import list_axes
 from p2pkm.viz.looks import FIGURE_STYLES
-from p2pkm.viz.names import write_names
+from p2pkm.viz.names import Box, write_names
 from tests.support.each import each
 from tests.support.run_cli import here
 
@@ -107,6 +107,14 @@ def test_figures_without_long_names_keep_their_size():
     assert figure.get_size_inches().tolist() == [7.0, 4.2]
     figure = viz.plot_partition_of([3, 5, 4], None, names=["a" * 39, "b", "c"])
     assert figure.get_figheight() > 4.2 and is_inside(figure)
+
+
+@each(("x", "y", "inside"), [
+    (5.0, 2.0, True), (-0.5, 2.0, True), (10.5, 2.0, True), (5.0, -0.5, True), (5.0, 4.5, True),
+    (-1.5, 2.0, False), (11.5, 2.0, False), (5.0, -1.5, False), (5.0, 5.5, False),
+])  # fmt: skip
+def test_a_mark_is_in_the_box_of_a_name_if_a_part_of_it_is(x, y, inside):
+    assert Box(left=0.0, low=0.0, right=10.0, high=4.0).contains((x, y), room=1.0) == inside
 
 
 @each(

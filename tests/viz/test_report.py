@@ -281,10 +281,16 @@ def test_one_feature_has_a_line_per_device(tmp_path):
     told, found = unpack(folder / "report.html")
     cloud = told["cloud"]
     assert cloud["names"] == ["x", "device"] and cloud["line"] is True
-    heights = cloud["low"][1] + found["points"].reshape(-1, 2)[:, 1] / cloud["levels"] * (
-        cloud["high"][1] - cloud["low"][1]
+    steps = np.cumsum(found["centroids"].reshape(3, -1), axis=0, dtype=np.uint16).reshape(3, 16, 3, 2)
+    points, centroids = (
+        cloud["low"][1] + places[..., 1] / cloud["levels"] * (cloud["high"][1] - cloud["low"][1])
+        for places in (found["points"].reshape(-1, 2), steps)
     )
-    np.testing.assert_allclose(heights, load(folder).census.sample_device, atol=0.01)
+    np.testing.assert_allclose(points, load(folder).census.sample_device, atol=0.01)
+    known = steps[..., 1] < ABSENT
+    lines = np.broadcast_to(np.arange(16)[:, None], known.shape)
+    np.testing.assert_allclose(centroids[known], lines[known], atol=0.01)
+    assert known.any()
 
 
 @pytest.mark.slow

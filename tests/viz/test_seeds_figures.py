@@ -4,6 +4,7 @@ import p2pkm
 from p2pkm.analysis.study_table import Study
 from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.viz import plot_differences, plot_seeds
+from p2pkm.viz.figures import seeds as seeds_figures
 from tests.support.sampling import thin
 
 
@@ -53,6 +54,13 @@ def test_differences_show_effects_intervals_and_verdicts():
         assert (one["verdict"] == "equivalent") == (low <= drawn[0] <= drawn[1] <= high)
     assert ax.get_title(loc="left").startswith("Relative to the best, same seeds: intervals of the verdicts")
     assert ax.get_xlabel() == "cost, difference from the best (%)"
+
+
+def test_the_title_counts_the_configurations_only_if_some_are_left_out(monkeypatch):
+    for most, told in ((5, False), (4, True)):
+        monkeypatch.setattr(seeds_figures, "_MOST", most)
+        title = plot_differences(rows()).axes[0].get_title(loc="left")
+        assert title.endswith(", the first 4 of 5") == told and ("first" in title) == told
 
 
 def test_with_few_seeds_there_are_dots_without_intervals_and_the_seeds_that_it_takes():

@@ -17,7 +17,6 @@ from p2pkm.methods.init.coupling_estimate import CouplingEstimate
 from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.methods.schedules import make
 from tests.support.play_rounds import arrange, describe, play
-from tests.support.run_cli import here, ranks, there
 
 K = 3
 CENTERS = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]])
@@ -214,15 +213,3 @@ def test_an_estimator_predicts_for_a_device_by_the_same_rule():
 def test_shares_need_the_noise_and_the_plain_update(options):
     with pytest.raises(ExperimentError, match="shares=true requires coupling=bayes"):
         GTVMin(K, shares=True, **options)
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("count", [3, 7])
-def test_the_same_bits_on_any_number_of_ranks(count):
-    words = ("--devices", 14, "--graph", "small-world:degree=4", "--data", "grid16:points=10", "--partition",
-             "dirichlet:alpha=0.3", "--algorithm", "gtvmin:coupling=links,shares=true", "--no-baselines", "--out",
-             "none", "--format", "json", "-q")  # fmt: skip
-    found = there(*ranks(count), "-m", "p2pkm", "run", *words).summary
-    expected = here("run", *words).summary
-    for key in ("centroids_sha256", "chain_sha256", "coupling", "bytes", "objective", "ari"):
-        assert found[key] == expected[key]

@@ -217,11 +217,12 @@ def test_runs_that_change_messages_points_or_start_are_refused(options):
 def test_the_same_bits_on_any_number_of_ranks(count):
     words = ("run", "--devices", 14, "--graph", "small-world:degree=4", "--data", "grid16:points=10", "--partition",
              "dirichlet:alpha=0.3", "--no-baselines", "--out", "none", "--format", "json", "-q")  # fmt: skip
-    commands = [(*words, "--coupling", coupling) for coupling in ("bayes", "links")]
+    methods = [("--coupling", "bayes"), ("--coupling", "links"), ("--algorithm", "gtvmin:coupling=links,shares=true")]
+    commands = [(*words, *method) for method in methods]
     for command, found in zip(commands, on_ranks(count, commands), strict=True):
         expected = here(*command).summary
-        for key in ("centroids_sha256", "chain_sha256", "coupling", "bytes"):
-            assert found.summary[key] == expected[key], command
+        for key in ("centroids_sha256", "chain_sha256", "coupling", "bytes", "objective", "ari"):
+            assert found.summary[key] == expected[key], (key, command)
 
 
 @pytest.mark.parametrize("coupling", ["bayes", "links"])

@@ -22,7 +22,7 @@ from p2pkm.methods.schedules import make
 from tests.methods.init.test_coupling_estimate import twin
 from tests.support.each import each
 from tests.support.play_rounds import arrange, describe
-from tests.support.run_cli import here, ranks, there
+from tests.support.run_cli import here, on_ranks, ranks, there
 
 CENTERS = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]])
 
@@ -452,18 +452,19 @@ def test_shares_are_chosen_and_not_asked_for():
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("count", [3, 7])
-@pytest.mark.parametrize(("data", "devices"), [
-    ("class_alpha=0.3", 14), ("amplitude=0.7", 14), ("along=none", 14), ("class_alpha=0.3", 5),
-    ("along=none,points=100", 5),
-])  # fmt: skip
-def test_the_same_bits_on_any_number_of_ranks(data, devices, count):
+def test_the_same_bits_on_any_number_of_ranks(count):
     """On 7 ranks two of them have none of 5 devices."""
-    words = ("--devices", devices, "--graph", "small-world:degree=4", "--data", f"device-clusters:{data}", "--coupling",
-             "auto", "--no-baselines", "--out", "none", "--format", "json", "-q")  # fmt: skip
-    found = there(*ranks(count), "-m", "p2pkm", "run", *words).summary
-    expected = here("run", *words).summary
-    for key in ("centroids_sha256", "chain_sha256", "coupling", "coupling_chosen", "bytes", "objective", "test_ari"):
-        assert found[key] == expected[key]
+    commands = [
+        ("--devices", devices, "--graph", "small-world:degree=4", "--data", f"device-clusters:{data}", "--coupling",
+         "auto", "--no-baselines", "--out", "none", "--format", "json", "-q")
+        for data, devices in (("class_alpha=0.3", 14), ("amplitude=0.7", 14), ("along=none", 14),
+                              ("class_alpha=0.3", 5), ("along=none,points=100", 5))
+    ]  # fmt: skip
+    keys = ("centroids_sha256", "chain_sha256", "coupling", "coupling_chosen", "bytes", "objective", "test_ari")
+    for words, ending in zip(commands, on_ranks(count, commands), strict=True):
+        found, expected = ending.summary, here(*words).summary
+        for key in keys:
+            assert found[key] == expected[key], (key, words)
 
 
 COMPONENTS_ON_RANKS = """

