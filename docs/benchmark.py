@@ -85,8 +85,8 @@ def tabulate_advice(ranking):
     for title in ("Skewed devices", "Devices with equal distributions"):
         lines.append(f"| {title.lower()} | {' | '.join(parts[title])} |")
     for title in ("Fewer bytes than the points", "Raw points may leave their device"):
-        lines.append(f"| {title.lower()} | | {parts[title][0]} |")
-    return [*lines, f"| differential privacy | {parts['Differential privacy'][0]} | |"]
+        lines.append(f"| {title.lower()}, with or without a server | – | {parts[title][0]} |")
+    return [*lines, f"| differential privacy | {parts['Differential privacy'][0]} | – |"]
 
 
 def _shorten(advice):

@@ -162,7 +162,7 @@ def format_comparison(gap: PairedTest, figure: str) -> str:
         level = "90 % interval" if gap.verdict == EQUIVALENT else "interval"
         text += f", {level} {format_interval(gap, figure)}"
     if gap.test == "rank" and gap.verdict != EQUIVALENT:
-        text += ", signed-rank test"
+        text += ", of a typical seed (signed-rank test)"
     return f"{text}, {format_seeds_needed(gap)}" if gap.verdict == UNDECIDED else text
 
 

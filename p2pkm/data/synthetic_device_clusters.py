@@ -103,8 +103,8 @@ def device_clusters(
         * "other-graph": as "graph", on the graph with its devices in random order, so that neighbors are not similar.
         * "none": not at all: a common clustering is best.
     amplitude : float
-        Standard deviation of each coordinate of a center over the devices, for two features, in units of that of the
-        points of a cluster; at least 0.
+        Standard deviation of each coordinate of a center over the devices, in units of that of the points of a
+        cluster, with two features; with d features it is multiplied by sqrt(2 / d). At least 0.
     clusters, features : int
         Number of clusters k, and of features.
     points : int

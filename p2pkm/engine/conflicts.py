@@ -306,7 +306,7 @@ def _tell_metis(at: Combination) -> str:
 
 
 K_AUTO = Feature("`-k auto`", _tell_k_max)
-SCALE = Feature("`--scale`", _tell_scale)
+SCALE = Feature("`--scale standard`, `minmax`", _tell_scale)
 FILLING_IN = Feature("`--missing mean`", _tell_filling)
 CHECKPOINT = Feature("checkpoints", _tell_checkpoint)
 CHECKPOINT_EVERY = Feature("checkpoints", _tell_checkpoint_every)

@@ -168,8 +168,11 @@ def summarize(choice: Choice | None) -> dict[str, Any]:
     return {key: choice[name] for key, name in keys.items()}
 
 
-def explain(choice: Choice | None) -> list[str]:
-    """Write a note if the data lack clear clusters, if k is unclear, or if Calinski-Harabasz prefers another k."""
+def explain(choice: Choice | None, *, scaled: bool) -> list[str]:
+    """Write a note if the data lack clear clusters, if k is unclear, or if Calinski-Harabasz prefers another k.
+
+    `scaled`: the features are scaled, so that a scale is no advice.
+    """
     if choice is None or choice["verdict"] is None:
         return []
     k, best = choice["k"], choice["prefers"]
@@ -190,7 +193,7 @@ def explain(choice: Choice | None) -> list[str]:
         return []
     return [
         f"k is {k}; Calinski-Harabasz prefers {ch}, because clusters are elongated or of different size. k-means with "
-        f"{k} clusters may divide them in other places; --scale standard may help ({_DOCS})"
+        f"{k} clusters may divide them in other places{'' if scaled else '; --scale standard may help'} ({_DOCS})"
     ]
 
 

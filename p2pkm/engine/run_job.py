@@ -195,7 +195,8 @@ def play(rank: Rank, observers: Observers = Observers()) -> Outcome:
     # Numbers of points of all devices, which nothing needs any more.
     del setting, sizes
     warnings = channel.start(stages, devices, network)
-    _tell(observers, evaluator, explain(played.choice) + _list_notes(algorithm, run.topology, stages) + warnings)
+    choice = explain(played.choice, scaled=played.scaling is not None)
+    _tell(observers, evaluator, choice + _list_notes(algorithm, run.topology, stages) + warnings)
     monitor.exclude(channel.left_out, altered=channel.alters)
     context = context._replace(point_feed=feed)
     monitor.watch_averaging(_watch_averaging(played, algorithm, context))

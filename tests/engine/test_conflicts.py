@@ -29,7 +29,7 @@ DEVICE = np.arange(24) % N
 TRIALS = {
     "`--graph`": lambda folder: {"graph": topologies.ring(N)},
     "`-k auto`": lambda folder: {"k_max": K},
-    "`--scale`": lambda folder: {"scale": "standard"},
+    "`--scale standard`, `minmax`": lambda folder: {"scale": "standard"},
     "`--missing mean`": lambda folder: {"missing": "mean"},
     "checkpoints": lambda folder: {"checkpoint": folder},
     "`start=`": lambda folder: {"start": np.broadcast_to(X[[0, 12]], (N, K, 2))},

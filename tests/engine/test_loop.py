@@ -161,6 +161,12 @@ def test_units_are_spans_except_of_features_that_are_equal_everywhere():
     assert_array_equal(span, np.tile([1.0, 0.25, 4.0], (3, 1)))
 
 
+def test_a_scale_is_no_advice_where_the_features_are_scaled():
+    choice = {"k": 2, "verdict": "clear", "prefers": {"ch": 5}}
+    notes = [explain(choice, scaled=scaled)[0] for scaled in (False, True)]
+    assert ["--scale" in note for note in notes] == [True, False]
+
+
 @pytest.mark.parametrize("k", [0, 1, 2])
 def test_a_choice_is_kept_once_it_is_made_and_is_1_where_the_run_was_asked_to_stop(monkeypatch, k):
     values = np.arange(2.0 * len(COLUMNS)).reshape(2, -1)
@@ -172,7 +178,7 @@ def test_a_choice_is_kept_once_it_is_made_and_is_1_where_the_run_was_asked_to_st
     found = choose(None, build_context(PAIR), checkpointer)
     assert found["k"] == max(k, 1) and checkpointer.choice == (found if k else None)
     assert found["verdict"] == ("unclear" if k else None)
-    assert len(explain(found)) == (k > 0)
+    assert len(explain(found, scaled=False)) == (k > 0)
     assert list(found["indices"]) == list(COLUMNS)
     assert_allclose(found["indices"][COLUMNS[0]], values[:, 0])
     assert found["indices"][COLUMNS[1]] == [None, values[1, 1]]

@@ -79,10 +79,9 @@ class MUFC(ServerMethodBase):
 
     **Privacy.** No guarantee. **Without `low` and `high` the server receives the bounds of every client unmasked**,
     which are values of its points; for a client with a single point the bounds are that point. All other messages are
-    masked: ``z^(l) = r_l - r_(l+1)`` around a ring of
-    the clients, where only l - 1 and l know the uniform random stream r_l, here from the seed. The server learns a
-    histogram of all seeds, which are points up to the width of a bin; if both neighbors of a client disclose their
-    streams, it learns that of the client.
+    masked: ``z^(l) = r_l - r_(l+1)`` around a ring of the clients, where only l - 1 and l know the uniform random
+    stream r_l, here from the seed. The server learns a histogram of all seeds, which are points up to the width of a
+    bin; if both neighbors of a client disclose their streams, it learns that of the client.
 
     **Differences from the paper.** Unlearning is not implemented.
 

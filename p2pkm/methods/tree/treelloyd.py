@@ -162,9 +162,9 @@ class TreeLloyd(MethodBase):
     **Messages.** Up: k rows (S, n) and one row with the cost. Down: k rows z and one row with a command. With G groups
     G k rows. Encoded as integers in Rice or adaptive code.
 
-    **Convergence.** The pooled cost of the recorded centroids never increases: if a step did not decrease it, all
-    devices return to the centroids before, and stop. If no step was reverted and `tol` is 0, the result is a Lloyd
-    point on the grid.
+    **Convergence.** Without faults, the pooled cost of the recorded centroids never increases: if a step did not
+    decrease it, all devices return to the centroids before, and stop. If no step was reverted and `tol` is 0, the
+    result is a Lloyd point on the grid.
 
     **Privacy.** No guarantee. The parent of a leaf receives its local sums and counts, then their changes: if a single
     point changes its cluster, this point, rounded to g steps. Other devices receive sums of devices below them, and the
