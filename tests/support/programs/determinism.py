@@ -163,6 +163,8 @@ def configurations():
     yield "private behind masks", GRAPHS["ring"](16), deal(16, 7), masked, few
     breathing = p2pkm.TreeLloyd(3, search="breathing", init="leader")
     yield "breathing along a tree", GRAPHS["small-world"](16), deal(16, 9), breathing, few | {"rounds": 16}
+    ranges = few | {"scale": {"": (-10.0, 20.0)}}
+    yield "public ranges", GRAPHS["small-world"](16), deal(16), p2pkm.GTVMin(3), ranges
     apart = topologies.ring(16)
     apart.remove_edges_from([(0, 1), (7, 8)])
     yield "breathing in parts", apart, deal(16, 4), breathing, few | {"rounds": 16, "allow_disconnected": True}
