@@ -10,9 +10,9 @@ Record = dict[str, Any]
 _AFTER = (LocalSteps.name, "accept-test")
 # Relative distance to the final ratio, or to central k-means, at which a milestone is reached.
 _NEAR = 0.01
-# Relative increase over the lowest ratio up to which a ratio is the same, and up to which quality has not decreased:
-# the default margin within which a comparison calls two configurations equivalent.
+# Relative increase over the lowest ratio up to which a ratio counts as the lowest.
 _SAME = 1e-4
+# The same, up to which quality has not decreased: within the default margin of a comparison, two costs are equivalent.
 _WORSE = 0.005
 OF_CENTRAL = "_of_central"
 _REACHED = ("rounds_to_1pct", "method_rounds_to_1pct", "bytes_to_1pct", "seconds_to_1pct")

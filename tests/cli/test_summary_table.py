@@ -10,6 +10,7 @@ from p2pkm.cli.summary_table import Progress, describe_run, next_steps
 from p2pkm.metrics import closing_rows
 from p2pkm.metrics.closing_rows import NO_ROW, format_messages, format_ratio, format_size, format_start, list_warnings
 from p2pkm.metrics.closing_table import GROUPS, group_summary_rows, list_summary_rows
+from p2pkm.metrics.milestones import BEST, find_best
 from p2pkm.metrics.registry import ShownIn, metrics_shown_in, summary_keys
 from tests.support.each import each
 
@@ -164,6 +165,14 @@ def test_warnings_are_one_row_of_the_checks():
         "not converged in 5 rounds; quality decreased after round 3 of gtvmin: cost ratio 1.200 then"
     )
     assert rows[1].meaning == "a note"
+
+
+def test_quality_decreases_if_the_ratio_rises_by_more_than_the_margin_of_comparisons():
+    summary = FIXED | {"algorithm": "gtvmin", "ratio_best": 1.2, "ratio_best_round": 3, "ratio_best_stage": "gtvmin"}
+    warnings = [list_warnings(summary | {"ratio_mean": mean}) for mean in (1.2, 1.2059, 1.2061)]
+    assert [any("quality decreased" in text for text in texts) for texts in warnings] == [False, False, True]
+    records = [{"stage": "gtvmin", "round": t, "ratio_mean": mean} for t, mean in enumerate((1.3, 1.2, 1.2001, 1.205))]
+    assert find_best(records) == {name: summary[name] for name in BEST} | {"ratio_best_round": 2}
 
 
 def test_eight_rows_at_most_are_always_shown():
