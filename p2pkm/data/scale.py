@@ -41,12 +41,14 @@ class FeatureRanges:
 
     @classmethod
     def of(cls, value: Any) -> Union["FeatureRanges", str]:
-        """Read the text of the command line or a mapping from names to pairs; the names of other scalings are returned.
+        """Read ranges: the text of the command line, or a mapping from names of features to pairs of numbers.
+
+        The names of the other scalings are returned unchanged.
 
         Raises
         ------
         ExperimentError
-            If it is neither, or an end of a range is no number, or not above the other.
+            If the value is something else, or a range has an end that is not a number, or is empty.
         """
         if isinstance(value, FeatureRanges):
             return value
@@ -122,7 +124,7 @@ def _check(pairs: Sequence[tuple[str, Any, Any]]) -> tuple[tuple[str, float, flo
     """Validate the ends of ranges, and that each feature has one range."""
     checked: dict[str, tuple[str, float, float]] = {}
     for name, *ends in pairs:
-        what = f"the range of {name}" if name else "the range of other features"
+        what = f"the range of {name}" if name else "the range of all features"
         for end in ends:
             if not isinstance(end, Real) or isinstance(end, bool) or not math.isfinite(end):
                 raise ExperimentError(f"{what} has the end {end!r}; expected a finite number")

@@ -171,7 +171,7 @@ def summarize(choice: Choice | None) -> dict[str, Any]:
 def explain(choice: Choice | None, *, scaled: bool) -> list[str]:
     """Write a note if the data lack clear clusters, if k is unclear, or if Calinski-Harabasz prefers another k.
 
-    `scaled`: the features are scaled, so that a scale is no advice.
+    `scaled` tells whether the features are scaled already; then no note suggests a scale.
     """
     if choice is None or choice["verdict"] is None:
         return []

@@ -81,7 +81,13 @@ def note_clipped(
 ) -> tuple[str, ...]:
     """Note that most points are outside of the ball of a private method, which clips them; else no note.
 
-    `units` are shift and span by which the run will scale each feature.
+    Parameters
+    ----------
+    method : Algorithm or ServerMethod
+    points : float64[m, d] or float32[m, d]
+        In the units of the data.
+    units : (float64[d], float64[d]) or (float, float)
+        Shift and span by which the run will scale the features.
     """
     ball = vars(method)
     if not {"center", "radius", "epsilon"} <= ball.keys() or not len(points):
