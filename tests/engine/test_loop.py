@@ -75,6 +75,15 @@ def rounds(result):
     return [(record["stage"], record["round"]) for record in result.rounds]
 
 
+@pytest.mark.parametrize("scale", ["standard", "minmax", "ranges:-2..5"])
+def test_a_stream_that_changes_nothing_gives_the_bits_of_points_that_stay(scale):
+    options = {"rounds": 4, "scale": scale}
+    moving = play("leader", stream=DataStream(share=0.0), **options)
+    still = play("leader", all_rounds=True, **options)
+    assert_array_equal(moving.centroids, still.centroids)
+    assert np.isfinite(moving.centroids).any()
+
+
 @pytest.mark.parametrize(("number", "word"), [(SIGINT, "interrupted"), (SIGTERM, "terminated")])
 def test_a_run_that_is_asked_to_stop_ends_with_the_stage_and_keeps_one_round_if_it_keeps_any(number, word):
     for sink, passed in ((None, 0), (Sink(is_enabled=False), 0), (Sink(is_enabled=True), 1)):

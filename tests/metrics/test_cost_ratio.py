@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 
 import p2pkm
 from p2pkm.metrics import cost_ratio
@@ -130,3 +133,14 @@ def test_without_a_baseline_costs_are_evaluated_at_the_end_only():
     assert prices.evaluate(np.zeros((2, 1, 1)), closing=False, final=False) is None
     assert prices.evaluate(np.zeros((2, 1, 1)), closing=True, final=False) is None
     assert prices.evaluate(np.zeros((2, 1, 1)), closing=True, final=True).costs.tolist() == [3.0, 3.0]
+
+
+@given(st.integers(0, 9), st.integers(1, 3), st.integers(1, 4))
+def test_rows_are_added_one_after_the_other_whatever_the_block(count, width, block):
+    values = np.random.default_rng(count).normal(size=(count, width)) * 10.0 ** np.arange(width)
+    expected = np.zeros(width)
+    for row in values:
+        expected = expected + row
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost_ratio, "_ROWS", block)
+        assert_array_equal(cost_ratio._add_rows(values), expected)

@@ -17,6 +17,10 @@ def test_most_points_outside_of_the_ball_are_noted(kind):
     assert note[0].startswith(f"3 of 4 points are outside of the ball of {kind.name} (radius 4.9, center 0 ")
     assert note_clipped(kind(2, epsilon=1.0, radius=40.0, center=30.0), points) == ()
     assert note_clipped(p2pkm.GTVMin(2), points) == ()
+    # With this shift, the nearest point is at distance 10 from the center.
+    shift, method = np.array([-3.0, -4.0]), kind(2, epsilon=1.0, radius=9.9)
+    assert note_clipped(method, points, (shift, np.ones(2)))[0].startswith("3 of 4")
+    assert note_clipped(method, points, (shift, np.full(2, 10.0))) == ()
 
 
 def test_a_run_prints_the_note():
