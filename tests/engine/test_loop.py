@@ -75,13 +75,14 @@ def rounds(result):
     return [(record["stage"], record["round"]) for record in result.rounds]
 
 
-@pytest.mark.parametrize("scale", ["standard", "minmax", "ranges:-2..5"])
-def test_a_stream_that_changes_nothing_gives_the_bits_of_points_that_stay(scale):
-    options = {"rounds": 4, "scale": scale}
-    moving = play("leader", stream=DataStream(share=0.0), **options)
-    still = play("leader", all_rounds=True, **options)
-    assert_array_equal(moving.centroids, still.centroids)
-    assert np.isfinite(moving.centroids).any()
+@pytest.mark.parametrize("unit", [1, 4])
+def test_points_that_arrive_are_scaled_like_those_of_the_start(unit):
+    """Division by a power of two rounds nothing."""
+    options = {"rounds": 4, "stream": DataStream(share=0.5)}
+    plain = play("leader", **options)
+    scaled = play("leader", scale=f"ranges:-{unit}..{unit}", **options)
+    assert_array_equal(unit * scaled.centroids, plain.centroids)
+    assert not np.array_equal(plain.centroids, play("leader", rounds=4, all_rounds=True).centroids)
 
 
 @pytest.mark.parametrize(("number", "word"), [(SIGINT, "interrupted"), (SIGTERM, "terminated")])
