@@ -258,7 +258,11 @@ def test_ranks_give_the_same_bits(folder, suite, tmp_path):
 
 @pytest.mark.mpi
 def test_ranks_return_the_same_from_python(suite, folder):
-    program = f"import p2pkm; print(len(p2pkm.bench({LIST!r}, suite={suite!r}, progress=False).rows), flush=True)"
+    # As one write: the ranks share the output.
+    program = (
+        "import sys, p2pkm; "
+        f"found = p2pkm.bench({LIST!r}, suite={suite!r}, progress=False); sys.stdout.write(f'{{len(found.rows)}}\\n')"
+    )
     done = there(*ranks(2), "-c", program)
     assert done.code == 0, done.err
     assert done.out.split() == [str(len(read_lines(folder)))] * 2
