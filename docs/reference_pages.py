@@ -66,7 +66,7 @@ COMMANDS_IN = {
     "data": ("[load data](../howto/load-data.md)",),
     "predict": ("[new rows](../howto/load-data.md#new-rows)",),
     "resume": ("[resume and verify](../howto/resume-and-verify.md)",),
-    "faults": ("[fault traces](../howto/time-and-faults.md#trace-files)",),
+    "faults": ("[fault traces](../howto/time-and-faults.md#fault-traces)",),
     "doctor": ("[clusters](../howto/cluster.md)",),
 }
 SECTIONS = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
