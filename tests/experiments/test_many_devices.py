@@ -147,6 +147,10 @@ def test_devices_alone_are_sampled_when_there_are_many(monkeypatch):
     monkeypatch.setattr(prices, "_IN_THE_END", 1.0)
     part = run()
     assert part.notes.count("ratio and scores are over a sample of 16 of 100 devices") == 1
+    sample = np.flatnonzero(np.isfinite(part.ratios))
+    assert len(sample) == 16
+    assert_array_equal(part.ratios[sample], whole.ratios[sample])
+    assert part.best == sample[np.argmin(whole.ratios[sample])]
     assert part.summary["ratio_local_only"] == pytest.approx(whole.summary["ratio_local_only"], rel=0.5)
 
 

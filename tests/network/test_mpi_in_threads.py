@@ -23,7 +23,7 @@ from p2pkm.methods.init import select_candidate
 from p2pkm.methods.peer import gtvmin
 from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.methods.peer.private import Private
-from p2pkm.metrics import medians, monitor, summary
+from p2pkm.metrics import cost_ratio, medians, monitor, summary
 from p2pkm.network import graph, mpi, mpi_abort, transport_state, world
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
@@ -157,6 +157,22 @@ def test_arrays_of_many_devices_are_measured_and_gathered_in_parts_to_the_same_b
     for module, width in ((graph, "_EDGES"), (summary, "_LINKS"), (select_candidate, "_NUMBERS_PER_DEVICE")):
         monkeypatch.setattr(module, width, sorting._BLOCK)
     assert play(size, lambda: list(determinism.runs(made))) == [expected] * size
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_costs_over_a_sample_of_the_points_have_the_same_bits(play, monkeypatch, size):
+    """Some devices have several points in the sample, and some have none."""
+    monkeypatch.setattr(cost_ratio, "_PRICED", 12)
+    monkeypatch.setattr(cost_ratio, "_RUN", 3)
+    points = np.random.default_rng(0).normal(size=(40, 2))
+    shards = Shards.from_list([points[:11], points[11:12], points[12:14], points[14:33], points[33:]])
+
+    def work():
+        result = simulate.simulate(GTVMin(2, coupling=1), ring(5), shards, rounds=2)
+        return result.ratios.tolist(), result.summary["ratio_local_only"], result.best
+
+    expected = work()
+    assert play(size, work) == [expected] * size
 
 
 @pytest.mark.parametrize("size", [1, 3])
