@@ -146,8 +146,8 @@ class FedDPKMeans(MethodBase):
 
     With mu of Gaussian differential privacy from epsilon and delta, step 1 has 20 % of mu^2, step 2 10 %, step 3 a
     quarter of the rest (all of it with ``steps=0``), and step 4 the remainder. The noise of a sum has the standard
-    deviation ``D / mu_i``, with D = R^2 in step 1, 1 in step 2, and ``sqrt(R^2 + a^2)`` for rows ``(sum of x, a n)`` with
-    ``a = R / (sqrt(2) d^(1/4))``. A row whose count may be noise keeps its centroid.
+    deviation ``D / mu_i``, with D = R^2 in step 1, 1 in step 2, and ``sqrt(R^2 + a^2)`` for rows ``(sum of x, a n)``
+    with ``a = R / (sqrt(2) d^(1/4))``. A row whose count may be noise keeps its centroid.
 
     **Messages.** Up: d (d + 1) / 2 second moments, with the points for the server; then counts, and k rows per step.
     Down: basis and candidates, centers, centroids. 8 bytes per number.
