@@ -15,7 +15,7 @@ import p2pkm.experiments.deal
 from p2pkm.cli.main import main
 from p2pkm.core import sorting
 from p2pkm.core.errors import ExperimentError, NetworkError
-from p2pkm.core.messages import DenseMessages
+from p2pkm.core.messages import DenseMessages, expand_ranges
 from p2pkm.data.shards import Shards
 from p2pkm.engine import run_job
 from p2pkm.experiments import simulate
@@ -28,6 +28,7 @@ from p2pkm.network import graph, mpi, mpi_abort, transport_state, world
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalWorld
+from p2pkm.network.rank_partition import RankPartition
 from p2pkm.storage.checkpoint import CheckpointWriter, list_checkpoints
 from tests.support.mpi_in_threads import LostRankError, Ranks
 from tests.support.programs import determinism, placement, resumed
@@ -66,6 +67,28 @@ def play(monkeypatch):
         return ranks.play(begin)
 
     return play
+
+
+@pytest.mark.parametrize("owner", [[0, 0, 1, 1, 2], [2, 0, 1, 0, 2], [2, 2, 2, 2, 0]])
+def test_rows_are_found_and_gathered_where_only_rank_0_has_the_sizes_of_all(play, owner):
+    sizes = np.array([3, 0, 2, 1, 4])
+    division = RankPartition.by_owner("drawn", np.array(owner), 3)
+    rows = np.arange(10.0)[:, None]
+
+    def work():
+        rank = mpi.MPIWorld().rank
+        network = mpi.MPIWorld().network(place(ring(5), rank, 3, division))
+        ids = network.placement.ids
+        first = network.find_first_rows(sizes[ids])
+        own = rows[expand_ranges(first, sizes[ids])]
+        return ids, first, network.gather_by_device(own, sizes if rank == 0 else None)
+
+    for rank, (ids, first, gathered) in enumerate(play(3, work)):
+        assert_array_equal(first, np.array([0, 3, 3, 5, 6])[ids])
+        if rank:
+            assert gathered is None
+        else:
+            assert_array_equal(gathered, rows)
 
 
 @pytest.fixture
