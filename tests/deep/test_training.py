@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,12 @@ from p2pkm.deep.training import Trainer, TrainingContext, augment, find_shape, m
 from tests.support.images import digits
 
 SIDE = (8, 8, 1)
+
+
+@cache
+def shared(network="mlp", **options):
+    """Return the trainer with these options: its functions, which it compiles for seconds, are the same for all tests."""
+    return Trainer(network, SIDE, **options)
 
 
 def test_shapes_are_read_and_guessed():
@@ -96,20 +103,20 @@ def test_gradients_are_those_of_the_loss(jax, network, classifier):
         if classifier == "linear":
             row = np.concatenate((row, rng.normal(size=rows.size + 4)))
         arguments = views, labels, mask, rows, present
-        gradient = jax.grad(learner.loss)(row, *arguments)
+        loss, gradient = jax.jit(learner.loss), jax.jit(jax.grad(learner.loss))(row, *arguments)
         for axis in rng.choice(len(row), 12, replace=False):
             step = np.zeros_like(row)
             step[axis] = 1e-5
-            rise = float(learner.loss(row + step, *arguments)) - float(learner.loss(row - step, *arguments))
+            rise = float(loss(row + step, *arguments)) - float(loss(row - step, *arguments))
             assert_allclose(rise / 2e-5, gradient[axis], atol=1e-6)
         changed = views.copy()
         changed[:, 4] = 7.0  # what fills up a batch does not count
-        assert_allclose(learner.loss(row, changed, *arguments[1:]), learner.loss(row, *arguments), rtol=1e-12)
+        assert_allclose(loss(row, changed, *arguments[1:]), loss(row, *arguments), rtol=1e-12)
 
 
 @pytest.mark.slow
 def test_no_epoch_and_no_rate_leave_the_parameters_alone(jax):
-    learner, (images, labels) = Trainer("mlp", SIDE), digits(40)
+    learner, (images, labels) = shared(), digits(40)
     theta, rows = learner.init(1), np.eye(32)[:10]
     for context in (TrainingContext(5, 1, 0, 0.1), TrainingContext(5, 1, 3, 0.0)):
         assert learner.train(theta, images, labels, rows, context)[0] is theta
@@ -119,7 +126,7 @@ def test_no_epoch_and_no_rate_leave_the_parameters_alone(jax):
 
 @pytest.mark.slow
 def test_the_order_of_prototypes_does_not_matter(jax):
-    learner, (images, labels) = Trainer("mlp", SIDE), digits(40)
+    learner, (images, labels) = shared(), digits(40)
     rng = np.random.default_rng(0)
     rows, theta, context = rng.normal(size=(10, 32)), learner.init(1), TrainingContext(5, 1, 2, 0.05)
     order = rng.permutation(10)
@@ -130,7 +137,7 @@ def test_the_order_of_prototypes_does_not_matter(jax):
 
 @pytest.mark.slow
 def test_an_absent_prototype_gets_no_logit(jax):
-    learner, (images, labels) = Trainer("mlp", SIDE), digits(40)
+    learner, (images, labels) = shared(views=False), digits(40)
     rows, theta, context = np.eye(32)[:10], learner.init(1), TrainingContext(5, 1, 2, 0.05)
     more = np.concatenate((rows, np.full((3, 32), np.inf)))
     assert_allclose(
@@ -144,7 +151,7 @@ def test_centered_prototypes_are_those_without_their_mean(jax):
     images, labels = digits(40)
     rows = np.random.default_rng(0).normal(size=(10, 32))
     more, context = np.concatenate((rows + 7.0, np.full((2, 32), np.inf))), TrainingContext(5, 1, 2, 0.05)
-    plain, centered = (Trainer("mlp", SIDE, classifier=kind) for kind in ("prototypes", "centered"))
+    plain, centered = (shared(classifier=kind, views=False) for kind in ("prototypes", "centered"))
     expected, _ = plain.train(plain.init(1), images, labels, rows - rows.mean(axis=0), context)
     assert_allclose(centered.train(centered.init(1), images, labels, more, context)[0], expected, atol=2e-6)
     one, _ = plain.train(plain.init(1), images, 0 * labels, rows[:1], context)
@@ -153,7 +160,7 @@ def test_centered_prototypes_are_those_without_their_mean(jax):
 
 @pytest.mark.slow
 def test_streams_depend_on_device_and_round_alone(jax):
-    learner, (images, labels) = Trainer("mlp", SIDE), digits(50)
+    learner, (images, labels) = shared(), digits(50)
     theta, rows = learner.init(1), np.eye(32)[:10]
 
     def trained(key, t):
@@ -166,7 +173,7 @@ def test_streams_depend_on_device_and_round_alone(jax):
 
 @pytest.mark.slow
 def test_true_labels_teach_the_network_to_tell_digits_apart(jax):
-    learner, (images, labels) = Trainer("mlp", SIDE), digits(1200)
+    learner, (images, labels) = shared(), digits(1200)
     rows = np.eye(32)[:10]
     theta, _ = learner.train(learner.init(1), images[:900], labels[:900], rows, TrainingContext(5, 1, 15, 0.05))
     _, features = learner.embed(theta, images[900:])
@@ -198,10 +205,11 @@ def test_views_are_two_small_changes_of_each_image(jax):
     images = np.zeros((3, 16, 16, 2), np.float32)
     images[:, 6:10, 6:10] = 1.0
     key = np.array([1, 2], np.uint32)
-    views = np.asarray(make_views(images, np.arange(3), key))
+    draw = jax.jit(make_views)
+    views = np.asarray(draw(images, np.arange(3), key))
     assert views.shape == (2, 3, 16, 16, 2)
-    assert_array_equal(views, np.asarray(make_views(images, np.arange(3), key)))
-    assert_array_equal(views[:, 1:2], np.asarray(make_views(images[1:2], np.array([1]), key)))
+    assert_array_equal(views, np.asarray(draw(images, np.arange(3), key)))
+    assert_array_equal(views[:, 1:2], np.asarray(draw(images[1:2], np.array([1]), key)))
     assert len({view.tobytes() for view in views.reshape(6, -1)}) == 6
     totals, corners = views.sum(axis=(2, 3, 4)), views[:, :, [0, 0, -1, -1], [0, -1, 0, -1]]
     assert (totals > 0.4 * 32).all() and (totals < 2.2 * 32).all()
@@ -211,7 +219,7 @@ def test_views_are_two_small_changes_of_each_image(jax):
 @pytest.mark.slow
 @pytest.mark.parametrize(("network", "count"), [("linear", 4096), ("mlp", 22816), ("conv", 29648), ("resnet18", None)])
 def test_the_networks_are_as_large_as_documented(jax, network, count):
-    learner = Trainer(network, SIDE)
+    learner = shared("resnet18", batch=16, views=False) if network == "resnet18" else shared(network)
     assert learner.width == (64 if network == "linear" else 32)
     assert count is None or learner.parameters == count
     if network == "resnet18":
@@ -248,7 +256,7 @@ def test_a_convolution_is_normalized_by_groups_of_channels(jax, stride):
 @pytest.mark.slow
 def test_the_residual_network_learns(jax):
     images, labels = digits(16)
-    learner, rows = Trainer("resnet18", SIDE, batch=16, views=False), np.eye(32)[:10]
+    learner, rows = shared("resnet18", batch=16, views=False), np.eye(32)[:10]
     theta = learner.init(1)
     losses = []
     for t in (1, 2, 3):
