@@ -24,24 +24,25 @@ class Coder:
         self._counts: defaultdict[Hashable, list[int]] = defaultdict(lambda: [0, 0])
         self._value = None if bits is None else Fraction(int(bits, 2), 1 << len(bits))
 
-    def _pick(self, sizes: list[Fraction], symbol: int | None) -> int:
+    def _pick(self, sizes: list[int], symbol: int | None) -> int:
         """Return the symbol to encode, or decode the next symbol."""
         if self._value is None:
             if symbol is None:
                 raise ValueError("symbol is None; expected an integer to encode")
             return symbol
-        index = 0
-        end = self.low + self.size * sizes[0]
-        while self._value >= end:
+        place = (self._value - self.low) / self.size * sum(sizes)
+        index, end = 0, sizes[0]
+        while place >= end:
             index += 1
-            end += self.size * sizes[index]
+            end += sizes[index]
         return index
 
-    def _code(self, sizes: list[Fraction], symbol: int | None) -> int:
-        """Shrink the interval to the part of a symbol, and return the symbol."""
-        index = self._pick(sizes, symbol)
-        self.low += self.size * sum(sizes[:index], Fraction(0))
-        self.size *= sizes[index]
+    def _code(self, sizes: list[int], symbol: int | None) -> int:
+        """Shrink the interval to the part of a symbol, and return the symbol; sizes: those of the parts, in any unit."""
+        # Integers as long as possible: fractions are reduced after every operation.
+        index, total = self._pick(sizes, symbol), sum(sizes)
+        self.low += self.size * Fraction(sum(sizes[:index]), total)
+        self.size *= Fraction(sizes[index], total)
         return index
 
     def split(self, context: Hashable, count: int, yeses: int | None) -> int:
@@ -49,13 +50,12 @@ class Coder:
         before = self._counts[context]
         sizes = []
         for number in range(count + 1):
-            size = Fraction(comb(count, number))
+            size = comb(count, number)
             for answers, old in ((count - number, before[0]), (number, before[1])):
                 for more in range(answers):
-                    size *= Fraction(2 * (old + more) + 1, 2)
+                    size *= 2 * (old + more) + 1
             sizes.append(size)
-        total = sum(sizes, Fraction(0))
-        coded = self._code([size / total for size in sizes], yeses)
+        coded = self._code(sizes, yeses)
         before[0] += count - coded
         before[1] += coded
         return coded
@@ -65,7 +65,7 @@ class Coder:
         coded = 0
         for level in range(bits - 1, -1, -1):
             bit = None if number is None else (number >> level) & 1
-            coded = 2 * coded + self._code([Fraction(1, 2)] * 2, bit)
+            coded = 2 * coded + self._code([1, 1], bit)
         return coded
 
     def count(self, number: int | None) -> int:
