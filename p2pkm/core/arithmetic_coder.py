@@ -38,7 +38,7 @@ class Coder:
         return index
 
     def _code(self, sizes: list[int], symbol: int | None) -> int:
-        """Shrink the interval to the part of a symbol, and return the symbol; sizes: those of the parts, in any unit."""
+        """Shrink the interval to the part of a symbol, and return the symbol; the sizes of parts have any unit."""
         # Integers as long as possible: fractions are reduced after every operation.
         index, total = self._pick(sizes, symbol), sum(sizes)
         self.low += self.size * Fraction(sum(sizes[:index]), total)

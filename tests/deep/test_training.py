@@ -21,7 +21,7 @@ SIDE = (8, 8, 1)
 
 @cache
 def shared(network="mlp", **options):
-    """Return the trainer with these options: its functions, which it compiles for seconds, are the same for all tests."""
+    """Return the trainer with these options: it compiles its functions, which takes seconds, once for all tests."""
     return Trainer(network, SIDE, **options)
 
 
