@@ -16,6 +16,7 @@ Mechanism for Differential Privacy, 2018 (Theorem 8).
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 from p2pkm.core.errors import ExperimentError
 
@@ -66,6 +67,12 @@ def mu_of(epsilon: float, delta: float) -> float:
     epsilon, delta = _at_least_zero(epsilon, "epsilon"), _probability(delta)
     if epsilon == math.inf:
         return math.inf
+    return _largest_mu(epsilon, delta)
+
+
+@lru_cache(maxsize=64)
+def _largest_mu(epsilon: float, delta: float) -> float:
+    """Find the largest mu for a finite epsilon: a run asks for the same one several times per sum."""
     return _bisect(lambda mu: _delta(mu, epsilon) > delta)[0]
 
 
