@@ -83,7 +83,8 @@ def plot_devices(result: "Run", ax: "Axes | None" = None, *, devices: "Integers 
         size = int(result.census.sizes[device])
         name = f"device {device}" if names is None else names[device]
         title = break_name(name if is_tight() else f"{name}: {count(size, 'point')}", _WRAPPED)
-        panel.set_title(title, fontsize=7.5, loc="left", pad=3)
+        # With y, matplotlib does not look for texts above each panel whenever the figure is drawn: there are none.
+        panel.set_title(title, fontsize=7.5, loc="left", pad=3, y=1.0)
         keep_names(panel, f"{result.topology.label(device)}: {count(size, 'point')}" if names else "")
         panel.tick_params(labelsize=6.5, length=2, labelbottom=place + columns >= len(chosen))
         panel.tick_params(labelleft=place % columns == 0 and bool(projection.names[1]), left=bool(projection.names[1]))
