@@ -115,9 +115,12 @@ PLOTS = {
     "graph": viz.plot_graph, "points": viz.plot_points, "devices": viz.plot_devices, "bytes": viz.plot_bytes,
     "partition": viz.plot_partition, "convergence": viz.plot_convergence,
 }  # fmt: skip
+# Runs of which a plot has the same texts as of the mesh.
+SAME = {"points": ("groups",), "devices": ("server", "groups"), "partition": ("one feature", "server", "groups")}
 DRAWN = {
     **{f"{name}, {kind}": lambda runs, ax=None, plot=plot, kind=kind: plot(runs[kind], ax)
-       for kind in ("mesh", "one feature", "eight features", "server", "groups") for name, plot in PLOTS.items()},
+       for kind in ("mesh", "one feature", "eight features", "server", "groups") for name, plot in PLOTS.items()
+       if kind not in SAME.get(name, ())},
     "groups": lambda runs, ax=None: viz.plot_graph(runs["groups"], ax, nodes="group"),
     "disagreement": lambda runs, ax=None: viz.plot_graph(runs["mesh"], ax, nodes="disagreement", edges="bytes"),
     "topology": lambda runs, ax=None: viz.plot_topology(runs["k"].topology, FILE, ax),
