@@ -25,6 +25,12 @@ def rows(couplings=(1.0, 10.0)):
     ]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def played():
+    return p2pkm.study(grid={"algorithm": ["gtvmin:coupling=1", "fkm"], "rounds": [2, 4]}, seeds=[0, 1], devices=4,
+                       data="device-clusters", link_model="lan", progress=False).rows  # fmt: skip
+
+
 def texts(ax):
     return [text.get_text() for text in ax.texts]
 
@@ -137,20 +143,22 @@ def test_quality_near_central_k_means_has_numbers_to_read_it_by():
 
 @pytest.mark.slow
 def test_only_figures_that_apply_are_drawn(tmp_path):
-    names = {path.stem for path in draw_study(rows(), tmp_path / "all")}
-    assert {"measures", "quality_bytes", "heatmap_coupling_graph_ratio_mean"} <= names
-    assert "quality_virtual_seconds" not in names
+    def names(study, draw=draw_study):
+        return {path.stem for path in draw(study, tmp_path / "figures", ("png",))}
+
+    drawn = names(rows())
+    assert {"measures", "quality_bytes", "heatmap_coupling_graph_ratio_mean"} <= drawn
+    assert "quality_virtual_seconds" not in drawn
     blind = [row | {"ratio_mean": None, "rounds_to_1pct": None} for row in rows()]
     assert draw_study(blind, tmp_path / "none") == []
     assert draw_study([], tmp_path / "none") == []
-    names = {path.stem for path in draw_study([far(row) for row in rows()], tmp_path / "far")}
-    assert {"measures_of_central", "heatmap_coupling_graph_rounds_to_1pct_of_central"} <= names
-    timed = [row | {"virtual_seconds": row["bytes"] / 1e4} for row in rows()]
-    assert "quality_virtual_seconds" in {path.stem for path in draw_study(timed, tmp_path / "timed")}
-    own = [row | {"test_ratio_common": 0.9} for row in rows()]
+    came = names([far(row) for row in rows()])
+    assert {"measures_of_central", "heatmap_coupling_graph_rounds_to_1pct_of_central"} <= came
+    few = rows(couplings=(1.0,))  # without the maps of every coupling
+    assert "quality_virtual_seconds" in names([row | {"virtual_seconds": row["bytes"] / 1e4} for row in few])
     for draw in (draw_study, draw_comparison):
-        assert "test_cost_bytes" not in {path.stem for path in draw(rows(), tmp_path / "common")}
-        assert "test_cost_bytes" in {path.stem for path in draw(own, tmp_path / "own")}
+        assert "test_cost_bytes" not in names(few, draw)
+        assert "test_cost_bytes" in names([row | {"test_ratio_common": 0.9} for row in few], draw)
 
 
 def test_quality_is_drawn_where_there_is_no_lowest_ratio():
@@ -161,12 +169,10 @@ def test_quality_is_drawn_where_there_is_no_lowest_ratio():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
-def test_any_value_of_a_row_may_be_missing(seed, tmp_path):
+def test_any_value_of_a_row_may_be_missing(played, seed, tmp_path):
     rng, named = np.random.default_rng(seed), {"algorithm", "graph", "seed", "error", "coupling", "name"}
-    study = p2pkm.study(grid={"algorithm": ["gtvmin:coupling=1", "fkm"], "rounds": [2, 4]}, seeds=[0, 1], devices=4,
-                        data="device-clusters", link_model="lan", progress=False).rows  # fmt: skip
-    lost = [key for key in study[0] if key not in named and rng.random() < 0.3]
-    holey = [row | {key: None for key in lost if rng.random() < 0.5} for row in study]
+    lost = [key for key in played[0] if key not in named and rng.random() < 0.3]
+    holey = [row | {key: None for key in lost if rng.random() < 0.5} for row in played]
     draw_study(holey, tmp_path / "study", ("png",))
     draw_comparison(holey, tmp_path / "comparison", ("png",))
     Study(holey).conclusion()
