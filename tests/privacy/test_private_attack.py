@@ -3,7 +3,6 @@
 import math
 import secrets
 from functools import cached_property
-from itertools import product
 
 import numpy as np
 import pytest
@@ -228,8 +227,10 @@ def test_rounding_after_the_noise_discloses_no_more_and_is_not_accused(monkeypat
 @pytest.mark.slow
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_the_right_version_is_not_accused(trust):
+    # Half of all combinations: every pair of values of two parameters.
+    half = ("add", 2, 0.5), ("add", 6, 8), ("replace", 2, 8), ("replace", 6, 0.5)
     cases = [{"trust": trust, "relation": relation, "features": features, "epsilon": epsilon}
-             for relation, features, epsilon in product(("add", "replace"), (2, 6), (0.5, 8))]  # fmt: skip
+             for relation, features, epsilon in half]  # fmt: skip
     cases += [{"trust": trust, "epsilon": 0.1}, {"trust": trust, "epsilon": 2, "devices": 16}]
     assert [case for case in cases if not attack(4, **case)["holds"]] == []
 
