@@ -310,7 +310,9 @@ def test_deep_table_is_printed_for_shapes_and_for_images_of_ones_own(tmp_path, m
     assert (tmp_path / "feca_table3_shapes.jsonl").read_text() == kept
     pixels = np.random.default_rng(0).integers(0, 255, (80, 8, 8, 3), dtype=np.uint8)
     np.savez(tmp_path / "mine.npz", images=pixels, labels=np.arange(80) % 4)
-    run_here("feca_table3", monkeypatch, *quick, "--data-dir", tmp_path, "--images", "mine.npz")
+    few = ["--splits", "IID", "--systems", "DeepFeCA", "pooled"]
+    run_here("feca_table3", monkeypatch, *quick, *few, "--data-dir", tmp_path, "--images", "mine.npz")
+    assert len((tmp_path / "feca_table3_images.jsonl").read_text().splitlines()) == 2
     assert "paper" not in capsys.readouterr().out  # nothing of it is about one's own images
 
 
