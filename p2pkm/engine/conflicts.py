@@ -108,8 +108,19 @@ class Conflict(NamedTuple):
         if "{methods}" in self.remedy:
             unfit = self.unfit or self.explain
             methods = suggest_methods(lambda method: not unfit(method))
-        facts = {"given": given, "other": other, "name": combination.algorithm.name, "why": why, "methods": methods}
+        name = combination.algorithm.name
+        if self.text == _WITH_METHOD:
+            # With another value of this parameter, the method can be combined with the feature.
+            name, why = _move_parameter(name, why)
+        facts = {"given": given, "other": other, "name": name, "why": why, "methods": methods}
         raise self.error(f"{self.text}. {self.remedy}".format(**facts))
+
+
+def _move_parameter(name: str, why: str) -> tuple[str, str]:
+    """Move a parameter from the start of a reason, such as "with swaps=true tries", to the name of the method."""
+    parameter, _, clause = why.removeprefix("with ").partition(" ")
+    has_one = why.startswith("with ") and "=" in parameter
+    return (f"{name} with {parameter}", clause) if has_one else (name, why)
 
 
 def refuse(conflicts: tuple[Conflict, ...], combination: Combination) -> None:
