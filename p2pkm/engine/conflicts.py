@@ -156,8 +156,7 @@ def explain_refusal(at: Combination) -> str:
 
 
 def _tell_k_max(at: Combination) -> str:
-    most = at.options.get("k_max")
-    return "" if most is None else f"-k auto with k_max {most}"
+    return "" if at.options.get("k_max") is None else "-k auto"
 
 
 def _tell_start(at: Combination) -> str:
@@ -453,16 +452,16 @@ _WITHOUT_SEED = "{given} cannot be combined with {name} without noise_seed: {why
 
 OF_OPTIONS = (
     Conflict(
-        K_AUTO, None, _declared(Condition.MEASURED_POINTS), _WITH_METHOD, "Set the number of clusters with -k"
+        K_AUTO, None, _declared(Condition.MEASURED_POINTS), _WITH_METHOD, "Use a number of clusters, such as -k 8"
     ),
     Conflict(
-        K_AUTO, START, "start fixes the number of clusters", "start and k_max cannot be combined: {why}",
+        K_AUTO, START, "start fixes the number of clusters", "start and -k auto cannot be combined: {why}",
         "Remove one of them",
     ),
     Conflict(
         K_AUTO, GROUPS,
         "the number of clusters is chosen from the points of all devices, but each group has separate clusters",
-        "-k auto (k_max) cannot be combined with --groups: {why}", "Use a number, such as -k 8, or remove --groups",
+        "-k auto cannot be combined with --groups: {why}", "Use a number, such as -k 8, or remove --groups",
     ),
     Conflict(
         SCALE, None, _declared(Condition.MEASURED_POINTS), _WITH_METHOD, "Use --scale none, or ranges that "
@@ -610,7 +609,7 @@ OF_POINTS_ON_GRAPHS = (
     Conflict(
         K_AUTO, COMPONENTS, "components cannot agree on a number of clusters",
         "the graph is disconnected: it has {other} components, which cannot agree on a number of clusters",
-        "Add links, or set the number of clusters with -k", TopologyError,
+        "Add links, or use a number of clusters, such as -k 8", TopologyError,
     ),
 )  # fmt: skip
 

@@ -22,6 +22,7 @@ _MESSAGES = "Messages and privacy"
 _REPETITION = "Repetition"
 _RECORDING = "Recording"
 _MPI = "MPI"
+_K_MAX = 25  # default of k_max
 SECTIONS = (
     _EXPERIMENT,
     _DATA,
@@ -607,15 +608,20 @@ class RunOptions:
     def _check_combinations(self) -> None:
         """Reject options that exclude each other whatever the method."""
         if self.k_max is not None and self.clusters != "auto":
+            given = "not set" if self.clusters is None else self.clusters
             raise ExperimentError(
-                f'k_max is {self.k_max}, but the number of clusters is not auto. Use -k auto (clusters="auto"), or '
-                "remove k_max"
+                f"k_max is {self.k_max}, but clusters is {given}; expected auto. Use --k-max {self.k_max} with "
+                "-k auto, or remove --k-max"
             )
         if self.all_rounds and self.require_converged:
             raise ExperimentError(
                 "all_rounds cannot be combined with require_converged: a run of all rounds does not end by "
                 "convergence. Remove one of them"
             )
+
+    def find_k_max(self, points: int) -> int:
+        """Return the largest number of clusters that the devices may choose: as given, or by the number of points."""
+        return self.k_max or min(_K_MAX, max(1, points))
 
     @property
     def draft_k(self) -> int:

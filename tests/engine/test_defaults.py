@@ -194,9 +194,9 @@ def test_what_refuses_a_choice_by_name_is_why_it_is_not_the_default(method, opti
 
 
 # What the reasons call the parameters and options of `REFUSED`.
-NAMES = ("groups", "init", "hops", "robust", "matching", "normalize_losses", "star_term", "update", "safeguard", "swaps",
-         "local_steps", "start", "rounds", "stream", "noise", "faults", "byzantine", "min_cluster_size", "quantize",
-         "link_model")  # fmt: skip
+NAMES = ("groups", "init", "hops", "robust", "matching", "normalize_losses", "star_term", "update", "safeguard",
+         "swaps", "local_steps", "start", "rounds", "stream", "noise", "faults", "byzantine", "min_cluster_size",
+         "quantize", "link_model")  # fmt: skip
 
 
 @pytest.mark.parametrize(("method", "options", "graph", "word"), REFUSED)
