@@ -96,6 +96,10 @@ def run_on_root(options: RunOptions, output: OutputOptions) -> int:
 def print_and_exit_code(result: Result, experiment: RunOptions, output: OutputOptions) -> int:
     """Print the summary of a run and return the exit code."""
     if output.json:
+        # Unlike the table, the summary has no notes, only the failure.
+        for note in result.notes:
+            if not output.quiet and note != result.summary.get("failure"):
+                print_note(note)
         print(json.dumps(result.summary), flush=True)
     else:
         output.console.close(result.summary, result.notes, guided=output.guide)
