@@ -126,7 +126,7 @@ class PersonalSummary:
         return next(entry for entry in self.entries if entry.entry == name)
 
     def to_frame(self) -> Any:
-        """Convert the ranking to a pandas.DataFrame with one row per entry, whose columns are those of `PersonalEntry`."""
+        """Convert the ranking to a pandas.DataFrame with one row per entry and the columns of `PersonalEntry`."""
         import pandas as pd
 
         return pd.DataFrame(self.entries, columns=list(PersonalEntry._fields))

@@ -168,7 +168,7 @@ class BenchSummary:
         return next(entry for entry in self.entries if entry.entry == name)
 
     def to_frame(self) -> Any:
-        """Convert the ranking to a pandas.DataFrame with one row per entry, whose columns are those of `BenchEntry`."""
+        """Convert the ranking to a pandas.DataFrame with one row per entry and the columns of `BenchEntry`."""
         import pandas as pd
 
         return pd.DataFrame(self.entries, columns=list(BenchEntry._fields))
