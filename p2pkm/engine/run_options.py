@@ -692,6 +692,31 @@ class RunOptions:
             if (value := values[name]) is not None and name != "out"
         }
 
+    def to_words(self) -> list[str]:
+        """Write method, seed and the options without their default as words of the command line.
+
+        Those of figures are left out.
+
+        Raises
+        ------
+        ExperimentError
+            If the value of an option is an object of a program.
+        """
+        words, usual = list[str](), RunOptions().to_mapping()
+        for name, value in self.to_mapping().items():
+            # The value may be the text of an object, or the object itself, which `to_mapping` writes as this text.
+            require_object(value, name)
+            is_usual = value == usual.get(name) and name not in ("algorithm", "seed")
+            # There is no opposite of --groups: a method is without groups unless they are asked for.
+            if is_usual or name in ("plot", "figures") or (name == "groups" and not value):
+                continue
+            flag = max(OPTIONS[name].flags, key=len, default=f"--{name.replace('_', '-')}")
+            if isinstance(value, bool):
+                words.append(flag if value else f"--no-{flag[2:]}")
+            else:
+                words += [flag, str(value)]
+        return words
+
     def identify(self) -> dict[str, Any]:
         """Map the options as `to_mapping` does, but an object of a program to the digest of its content alone."""
         digests = {name: value.digest for name, value in vars(self).items() if isinstance(value, ProgramObject)}
