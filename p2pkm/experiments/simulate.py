@@ -251,7 +251,7 @@ def simulate(
         graph,
         missing=missing,
         seed=seed,
-        k=method.k if clusters in (None, "auto") else clusters,
+        k=method.k if clusters is None or isinstance(clusters, str) else clusters,
     )
     algorithm = method.build(count_clusters(method, clusters, shards.labels))
     _check_flags(
