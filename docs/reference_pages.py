@@ -66,7 +66,7 @@ COMMANDS_IN = {
     "data": ("[load data](../howto/load-data.md)",),
     "predict": ("[new rows](../howto/load-data.md#new-rows)",),
     "resume": ("[resume and verify](../howto/resume-and-verify.md)",),
-    "faults": ("[fault traces](../howto/time-and-faults.md#trace-files)",),
+    "faults": ("[fault traces](../howto/time-and-faults.md#fault-traces)",),
     "doctor": ("[clusters](../howto/cluster.md)",),
 }
 SECTIONS = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
@@ -138,7 +138,7 @@ def _describe_published(text: str) -> str:
     command, _, values = selected.partition(" selects: ")
     is_same = values == "the same as the defaults"
     if source == OPEN:
-        return "The paper specifies none of the defaults."
+        return "The paper specifies no defaults."
     if is_same:
         return f"The defaults are the published ones ({source})."
     return f"`{command}` selects {values}, as published ({source})."

@@ -74,8 +74,8 @@ class DeepGossip(DeepMethod):
     **Convergence.** Not guaranteed. As `gossips` grows, theta_i tends to the mean along the tree.
 
     **Privacy.** No guarantee. All devices of a component receive theta. A parent receives the sum of the trained
-    parameters below each child, with `gossips` every neighbor those of a device, from which images can be reconstructed
-    (gradient inversion). Devices on the way to the root receive reports.
+    parameters below each child; with `gossips`, every neighbor receives the parameters of a device. From parameters,
+    images can be reconstructed (gradient inversion). Devices on the way to the root receive reports.
 
     **Differences from the paper.** The combination of DeepFeCA [2]_ with decentralized averages is ours.
 

@@ -54,7 +54,7 @@ def gather(tree: Any, network: Network, arrays: dict[str, Any], name: str = "") 
         Outline: the structure of the tree, with the names of the arrays in their places.
     """
     if isinstance(tree, RaggedArray):
-        counts = network.allgather_by_device(tree.counts)
+        counts = network.gather_by_device(tree.counts)
         arrays[name], arrays[name + _COUNTS] = network.gather_by_device(tree.values, counts), counts
         return {"array": name, "axis": "ragged"}
     if isinstance(tree, InternedTables):
@@ -122,7 +122,7 @@ def _gather_interned(tree: InternedTables, network: Network, arrays: dict[str, A
     values = tree.store_values[expand_ranges(tree.store_starts[saved], rows[saved])]
     for key, array in (("entries", entries), ("values", values)):
         row_counts[:1] = len(array)
-        arrays[f"{name}.{key}"] = network.gather_by_device(array, network.allgather_by_device(row_counts))
+        arrays[f"{name}.{key}"] = network.gather_by_device(array, network.gather_by_device(row_counts))
         parts[key] = {"array": f"{name}.{key}", "axis": "whole"}
     return {"kind": _INTERNED, "parts": parts}
 

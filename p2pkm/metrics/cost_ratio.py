@@ -1,7 +1,7 @@
 """Cost of models on the pooled points, in comparison with central k-means and the local-only baseline."""
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,15 +57,18 @@ class CostRatios(NamedTuple):
 
     Attributes
     ----------
+    devices : int64[n]
+        Evaluated devices, ascending: all clients or a sample.
     ratios : float64[n]
-        Cost ratio; nan for devices without centroids or outside the sample, and for all devices without baseline.
+        Cost ratio of each of these; nan without centroids, and for all devices without baseline.
     costs : float64[n]
-        Cost on the pooled points; inf for devices without centroids or outside the sample.
+        Cost on the pooled points; inf without centroids.
     tables : int64[n, classes, k]
         Contingency table of each evaluated device: number of points of each class nearest to each centroid; 0 classes
         without labels.
     """
 
+    devices: Integers
     ratios: Floats
     costs: Floats
     tables: Integers
@@ -124,7 +127,7 @@ class CostEvaluator:
         self._scored: Integers | None = None
         self._alone = np.zeros(0, np.int64)
         self.notes: list[str] = []
-        self._sample = self._draw_pool(network.allgather_by_device(devices.sizes))
+        self._sample = self._draw_pool()
         self._cached_costs: dict[bytes, float] = memoize_in_study("costs", self._name_points, dict)
         self.test_costs = None if tests is None or central is None else TestCosts(devices, tests, central, network)
         if central is not None:
@@ -142,25 +145,25 @@ class CostEvaluator:
         del self._devices, self._sample, self.classes
         self.test_costs = None
 
-    def _draw_pool(self, sizes: Integers) -> tuple[Floats, Floats, Integers, Integers]:
+    def _draw_pool(self) -> tuple[Floats, Floats, Integers, Integers]:
         """Return points, weights, offsets and classes for evaluations: the local part of a sample, or all if few."""
-        devices = self._devices
-        total = int(sizes.sum())
+        devices, network = self._devices, self._network
+        total = count_points(devices.sizes, network)
         self._points = min(total, _PRICED)
         # Number of points that each point of the sample represents.
         self._points_per_sample = max(total / _PRICED, 1.0)
-        # 1 for each device of the system that has points in the sample; None: all devices.
+        # On rank 0: 1 for each device of the system that has points in the sample; None: all devices.
         self._sampled_devices: Integers | None = None
         if total <= _PRICED:
             return *devices.kernel_inputs, self.classes.astype(np.int64)
         self.notes.append(f"cost and scores of all points are over a sample of {_PRICED} of {total} points")
         runs = draw_stratified(total // _RUN, _PRICED // _RUN, devices.shared_key, 3)
-        rows, counts = find_local_rows((_RUN * runs[:, None] + np.arange(_RUN)).ravel(), sizes, devices.ids)
+        drawn = (_RUN * runs[:, None] + np.arange(_RUN)).ravel()
+        rows, counts = find_local_rows(drawn, network.find_first_rows(devices.sizes), devices.sizes)
         points, weights, _ = devices.kernel_inputs
         classes = (self.classes[rows] if self.n_classes else self.classes).astype(np.int64)
-        self._sampled_devices = (counts > 0).astype(np.int8)
-        local_counts = counts[devices.ids]
-        offsets = offsets_of(local_counts[local_counts > 0])
+        self._sampled_devices = network.gather_by_device((counts > 0).astype(np.int8))
+        offsets = offsets_of(counts[counts > 0])
         return points[rows], weights[rows] if len(weights) else weights, offsets, classes
 
     def _name_points(self) -> tuple[bytes, float]:
@@ -204,7 +207,8 @@ class CostEvaluator:
 
         Only these are sent: with millions of devices, all models are more than a rank may hold.
         """
-        counts = np.zeros(self._devices.total, np.int64)
+        # A small type, because there is one number for each device of the system.
+        counts: Any = np.zeros(self._devices.total, np.int8)
         counts[chosen] = 1
         gathered: Floats = self._network.allgather_by_device(models[counts[self._devices.ids] > 0], counts)
         return gathered
@@ -221,17 +225,15 @@ class CostEvaluator:
         final : bool
             Whether the run ends with this record. Other records lack contingency tables, and costs without a baseline.
         """
-        n, k, d = self._devices.clients, *centroids.shape[1:]
-        is_due = closing or n * self._points * k * d <= _EVERY_ROUND
+        k, d = centroids.shape[1:]
+        is_due = closing or self._devices.clients * self._points * k * d <= _EVERY_ROUND
         if not final and not (self._has_baseline and is_due):
             return None
         chosen = self._choose(k * d, _IN_THE_END if self._has_baseline else _UNCOMPARED)
         models = self._gather_models(centroids, chosen)
         costs, numbers, tables = self._evaluate(models, self.n_classes if final else 0)
-        ratios = np.full(n, np.nan)
-        all_costs = np.full(n, np.inf)
-        ratios[chosen], all_costs[chosen] = self._ratios(costs[numbers]), costs[numbers]
-        return CostRatios(ratios, all_costs, tables[numbers[np.isfinite(costs[numbers])]])
+        costs = costs[numbers]
+        return CostRatios(chosen, self._ratios(costs), costs, tables[numbers[np.isfinite(costs)]])
 
     def _evaluate(self, models: Floats, n_classes: int) -> tuple[Floats, Integers, Integers]:
         """Evaluate models: return costs of the distinct ones, the number of each model among them, and their tables."""
@@ -281,12 +283,12 @@ def _add_rows(values: Floats) -> Floats:
 
 def gather_points(shards: Shards, key: int, network: Network) -> tuple[PooledPoints | None, str | None]:
     """Gather the points of all ranks, or a sample, on rank 0 (else None); return them and a note on a sample."""
-    sizes = network.allgather_by_device(shards.sizes)
-    m = int(sizes.sum())
+    m = count_points(shards.sizes, network)
     most = max(_POOLED // shards.d, 1)
     chosen = np.arange(m) if m <= most else draw_stratified(m, most, key, 0)
     note = None if m <= most else f"central k-means ran on a sample of {most} of {m} points"
-    rows, counts = find_local_rows(chosen, sizes, network.placement.ids)
+    rows, local_counts = find_local_rows(chosen, network.find_first_rows(shards.sizes), shards.sizes)
+    counts = network.gather_by_device(local_counts)
     points = network.gather_by_device(shards.points[rows].astype(np.float64), counts)
     weights = network.gather_by_device(shards.weights[rows], counts)
     return None if points is None else PooledPoints(points, weights), note
@@ -302,23 +304,27 @@ def cluster_centrally(devices: Devices, k: int, pooled: PooledPoints) -> Floats:
     return centroids
 
 
-def find_local_rows(chosen: Integers, sizes: Integers, ids: Integers) -> tuple[Integers, Integers]:
-    """Find the local rows of chosen points of the system, and count the chosen points of every device, int64[n].
+def count_points(sizes: Integers, network: Network) -> int:
+    """Count the points of all devices of the system, given the sizes of the local ones; a collective call."""
+    return int(network.total(np.array([sizes.sum()], np.int64))[0])
+
+
+def find_local_rows(chosen: Integers, first: Integers, sizes: Integers) -> tuple[Integers, Integers]:
+    """Find the local rows of chosen points of the system, and count the chosen points of each local device, int64[n].
 
     Parameters
     ----------
     chosen : int64 array
         Numbers of points of the system, concatenated in device order; ascending.
+    first : int64[n]
+        Number of the first point of each local device, see `Network.find_first_rows`.
     sizes : int64[n]
-        Number of points of each device of the system.
-    ids : int64 array
-        Local devices, whose points are concatenated in this order.
+        Number of points of each local device, whose points are concatenated in this order.
     """
-    first = offsets_of(sizes)
-    runs = np.searchsorted(chosen, first)
-    counts = np.diff(runs)
-    shift = offsets_of(sizes[ids])[:-1] - first[ids]
-    return chosen[expand_ranges(runs[ids], counts[ids])] + np.repeat(shift, counts[ids]), counts
+    start, stop = np.searchsorted(chosen, (first, first + sizes))
+    counts = stop - start
+    shift = offsets_of(sizes)[:-1] - first
+    return chosen[expand_ranges(start, counts)] + np.repeat(shift, counts), counts
 
 
 def draw_stratified(n: int, most: int, key: int, step: int) -> Integers:

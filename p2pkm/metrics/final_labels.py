@@ -9,7 +9,7 @@ from p2pkm.core.batch import Devices, Floats, Integers
 from p2pkm.core.chunks import Chunk, label
 from p2pkm.data.shards import Shards
 from p2pkm.metrics.clustering import ari, nmi, purity
-from p2pkm.metrics.cost_ratio import draw_stratified, find_local_rows
+from p2pkm.metrics.cost_ratio import count_points, draw_stratified, find_local_rows
 from p2pkm.metrics.gathering import Gathering
 from p2pkm.metrics.result import Census
 from p2pkm.network.transport import Network
@@ -101,10 +101,10 @@ def collect_labels(
     labels : int64[m] or None
         Labels of the points of this rank; None in large runs.
     """
-    gather = gathering.gather
-    sizes = gathering.network.allgather_by_device(devices.sizes)
+    gather, network = gathering.gather, gathering.network
+    sizes = gather(devices.sizes)
     clients = devices.clients
-    m = int(sizes.sum())
+    m = count_points(devices.sizes, network)
     known = shards.labels if n_classes else None
     large = max(m, devices.total * centroids.shape[1]) * devices.d > _PROFILED
     moments = None if large else Moments.none(*centroids.shape)
@@ -116,9 +116,11 @@ def collect_labels(
         owner = np.repeat(devices.ids, devices.sizes)
         names = gather(labels, sizes), gather(owner, sizes), gather(shards.rows, sizes)
     classes, scores = (None, None) if known is None else (gather(class_counts), gather(scores_of_devices))
-    rows, counts = find_local_rows(draw_stratified(m, min(_SAMPLE, m), devices.shared_key, 2), sizes, devices.ids)
+    sample = draw_stratified(m, min(_SAMPLE, m), devices.shared_key, 2)
+    rows, local_counts = find_local_rows(sample, network.find_first_rows(devices.sizes), devices.sizes)
+    counts = gather(local_counts)
     truth = np.full(len(rows), -1) if known is None else known[rows].astype(np.int64)
-    owner = np.repeat(devices.ids, counts[devices.ids])
+    owner = np.repeat(devices.ids, local_counts)
     sample_labels = np.full(len(rows), -1) if labels is None else labels[rows]
     drawn = [gather(part, counts) for part in (devices.stored[rows], owner, truth, sample_labels)]
     profile = [] if moments is None else [gather(part) for part in moments.summarize(centroids)]

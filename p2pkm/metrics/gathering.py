@@ -33,8 +33,9 @@ class Gathering(NamedTuple):
         ----------
         values : array
             Rows of the devices of this rank.
-        counts : int64[total], optional
-            Number of rows of every device of the system, equal on all ranks; None: one row per device.
+        counts : int[total], optional
+            Number of rows of every device of the system, on ranks that receive the result, None on others. On a rank
+            that receives it, None stands for one row per device.
         """
         network = self.network
         return (

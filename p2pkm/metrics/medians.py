@@ -8,6 +8,7 @@ import numpy as np
 
 from p2pkm.core.batch import Devices, Floats, Integers, Mask
 from p2pkm.core.sorting import find_distinct, narrow, offsets_of
+from p2pkm.metrics.cost_ratio import count_points
 from p2pkm.metrics.gathering import Gathering
 from p2pkm.metrics.result import Result, scale_back
 from p2pkm.network.transport import Network
@@ -56,10 +57,9 @@ def find_labeled(labels: Integers | None, k: int, devices: Devices, network: Net
         Batch of this rank with the points at the end of the run.
     network : Network
     """
-    sizes = network.allgather_by_device(devices.sizes)
-    if labels is None or max(int(sizes.sum()), devices.clients * k) * devices.d > _MAX_COORDINATES:
+    if labels is None or max(count_points(devices.sizes, network), devices.clients * k) * devices.d > _MAX_COORDINATES:
         return LabeledPoints(None, None, k, np.zeros(0, np.int64))
-    return LabeledPoints(devices, labels, k, sizes)
+    return LabeledPoints(devices, labels, k, network.allgather_by_device(devices.sizes))
 
 
 def add_medians(result: Result | None, points: LabeledPoints, scaling: Any, gathering: Gathering) -> Result | None:

@@ -372,7 +372,9 @@ class Monitor:
     @property
     def best(self) -> int:
         """Device whose centroids have the lowest pooled cost; device 0 if costs were not evaluated."""
-        return 0 if self.cost_ratios is None else int(np.argmin(self.cost_ratios.costs))
+        if self.cost_ratios is None:
+            return 0
+        return int(self.cost_ratios.devices[np.argmin(self.cost_ratios.costs)])
 
     def _measure_devices(self, centroids: Floats) -> Iterator[Any]:
         """Yield SHA-256 of the centroids of each device, loss (6), size and, if known, ARI and cost of test points.

@@ -263,10 +263,14 @@ class _FrameSelection:
         placement = self._network.placement
         ids = placement.ids
         self._local = np.flatnonzero(inside[ids] & (ids != topology.hub))
-        # Small types, because there is one number for each device of the system.
-        self._counts: Any = np.zeros(topology.n, np.int8)
-        self._counts[self.devices] = 1
-        self._edge_counts: Any = np.bincount(sources, minlength=topology.n).astype(np.int32)
+        # Numbers of rows of each device of the system, on the rank that gathers them; small types, because there are
+        # many devices.
+        self._counts: Any = None
+        self._edge_counts: Any = None
+        if placement.rank == 0:
+            self._counts = np.zeros(topology.n, np.int8)
+            self._counts[self.devices] = 1
+            self._edge_counts = np.bincount(sources, minlength=topology.n).astype(np.int32)
         local_rows = np.minimum(np.searchsorted(ids, sources), max(len(ids) - 1, 0))
         is_local = ids[local_rows] == sources if len(ids) else np.zeros(len(sources), np.bool_)
         self._edges = placement.indptr[local_rows[is_local]] + edges[is_local] - topology.indptr[sources[is_local]]

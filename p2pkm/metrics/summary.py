@@ -389,7 +389,7 @@ def _collect_derived(devices: Devices, gathering: Gathering, state: Any) -> dict
     derived = optional(state, "derived")
     if derived is None:
         return {}
-    sizes = gathering.network.allgather_by_device(devices.sizes)
+    sizes = gathering.gather(devices.sizes)
     return {
         name: gathering.gather(part.values, sizes) if isinstance(part, RaggedArray) else gathering.gather(part)
         for name, part in derived._asdict().items()
@@ -800,7 +800,10 @@ def _stride(centroids: Floats) -> int:
 
 def _ratios(monitor: Monitor) -> Floats:
     """Return the cost ratio of each device, float64[n]; NaN if not known."""
-    return np.full(len(monitor.losses), np.nan) if monitor.cost_ratios is None else monitor.cost_ratios.ratios
+    ratios = np.full(len(monitor.losses), np.nan)
+    if monitor.cost_ratios is not None:
+        ratios[monitor.cost_ratios.devices] = monitor.cost_ratios.ratios
+    return ratios
 
 
 def _to_arrays(chain: HashChain) -> dict[str, Any]:
@@ -869,5 +872,5 @@ def _gather_tables(gathering: Gathering, sent_rows: list[tuple[Integers, Integer
     ids = network.placement.ids
     # Rows to gather must be sorted by device.
     local = np.column_stack((number, ids[senders], rows))[np.argsort(senders, kind="stable")]
-    tables = gathering.gather(local, network.allgather_by_device(np.bincount(senders, minlength=len(ids))))
+    tables = gathering.gather(local, gathering.gather(np.bincount(senders, minlength=len(ids))))
     return None if tables is None else tables[np.lexsort((tables[:, 1], tables[:, 0]))]

@@ -5,6 +5,7 @@ from typing import Any
 
 from p2pkm.core.batch import Floats, Integers, Mask
 from p2pkm.core.messages import Delivery, DenseMessages, Inbox, SparseMessages
+from p2pkm.core.sorting import offsets_of
 from p2pkm.network.delay_model import DelayModel
 from p2pkm.network.halo import LocalSubgraph
 from p2pkm.network.ledger import Ledger
@@ -63,6 +64,10 @@ class LocalNetwork:
     def allgather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
         """Return the rows of all devices in device order, uncounted."""
         return values
+
+    def find_first_rows(self, counts: Integers) -> Integers:
+        """Return the position of the first row of each device, int64[n]."""
+        return offsets_of(counts)[:-1]
 
     def total(self, counts: Integers) -> Integers:
         """Sum integers over all ranks."""

@@ -17,6 +17,7 @@ from p2pkm.core.batch import Floats, Integers, Mask
 from p2pkm.core.errors import NetworkError
 from p2pkm.core.messages import Delivery, DenseMessages, Inbox, SparseMessages
 from p2pkm.core.mpi_environment import count_cores, expected_size, explain_alone, explain_mismatch, local_size
+from p2pkm.core.sorting import offsets_of
 from p2pkm.network.delay_model import DelayModel
 from p2pkm.network.halo import LocalSubgraph, RankExchange
 from p2pkm.network.ledger import Ledger
@@ -166,6 +167,18 @@ class MPINetwork:
         kind.Free()
         return self.placement.division.arrange(result, counts)
 
+    def find_first_rows(self, counts: Integers) -> Integers:
+        """Return the position of the first row of each local device, int64[n]; only rank 0 holds those of all."""
+        division = self.placement.division
+        everywhere = self.gather_by_device(counts)
+        sent = None
+        if everywhere is not None:
+            first_rows = offsets_of(everywhere)[:-1]
+            sent = [first_rows if division.order is None else first_rows[division.order], division.rows(None)]
+        result = np.empty(len(counts), np.int64)
+        self._comm.Scatterv(sent, result)
+        return result
+
     def total(self, counts: Integers) -> Integers:
         """Sum integers over all ranks."""
         result = np.empty_like(counts)
@@ -175,13 +188,15 @@ class MPINetwork:
     def _rows(self, values: Any, counts: Integers | None, *, is_receiver: bool = True) -> tuple[Any, Any, Any, Any]:
         """Return contiguous rows, the number of rows of each rank, the MPI type of a row, and an array for all rows.
 
-        The array is empty on a rank that does not receive them.
+        On a rank that does not receive them, there are no numbers and no array.
         """
         values = np.ascontiguousarray(values)
-        rows = self.placement.division.rows(counts)
         size = values.dtype.itemsize * int(np.prod(values.shape[1:]))
         kind = self._mpi.BYTE.Create_contiguous(size).Commit()
-        return values, rows, kind, np.empty((rows.sum() if is_receiver else 0, *values.shape[1:]), values.dtype)
+        if not is_receiver:
+            return values, None, kind, None
+        rows = self.placement.division.rows(counts)
+        return values, rows, kind, np.empty((rows.sum(), *values.shape[1:]), values.dtype)
 
     def _largest(self, r: int) -> int:
         """Return the largest number of rows on any rank, rounded up to a power of two: requests are rarely rebuilt."""

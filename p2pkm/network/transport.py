@@ -35,13 +35,21 @@ class Network(Protocol):
         """Return the values of local and halo devices, float64[s, ...], for the monitor; not counted as messages."""
 
     # Results of the following methods are in device order and do not depend on the rank partition. `counts`,
-    # int64[total], is the number of rows of every device of the system, equal on all ranks; None: one row per device.
+    # int[total], is the number of rows of every device of the system; ranks that do not receive the rows ignore it,
+    # and pass None: with very many devices, it takes more memory than all other arrays of a rank. None on a rank that
+    # receives: one row per device.
 
     def gather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
         """Return the rows of all devices in device order on rank 0, None on other ranks; uncounted."""
 
     def allgather_by_device(self, values: Any, counts: Integers | None = None) -> Any:
         """Return the rows of all devices in device order on all ranks; uncounted."""
+
+    def find_first_rows(self, counts: Integers) -> Integers:
+        """Return the position of the first row of each local device among those of all devices, int64[n]; uncounted.
+
+        `counts`, int64[n], is the number of rows of each local device.
+        """
 
     def total(self, counts: Integers) -> Integers:
         """Sum integers over all ranks; the result is equal on all ranks."""

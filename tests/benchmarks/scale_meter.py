@@ -24,7 +24,7 @@ PHASES = ("start", "preparation", "setup", "initialization", "rounds", "records"
 POINTS = 1_000_000
 _KINDS = {"Recv": "uncounted", "Bcast": "broadcast", "Gatherv": "gathered", "Allgatherv": "gathered"}
 _TAGGED = 3  # arguments of a call with a tag
-_BLOCKING = ("Send", "Recv", "Probe", "Bcast", "Gatherv", "Allgatherv", "Allreduce")
+_BLOCKING = ("Send", "Recv", "Probe", "Bcast", "Gatherv", "Scatterv", "Allgatherv", "Allreduce")
 
 
 class Meter:

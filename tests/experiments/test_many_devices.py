@@ -147,13 +147,18 @@ def test_devices_alone_are_sampled_when_there_are_many(monkeypatch):
     monkeypatch.setattr(prices, "_IN_THE_END", 1.0)
     part = run()
     assert part.notes.count("ratio and scores are over a sample of 16 of 100 devices") == 1
+    sample = np.flatnonzero(np.isfinite(part.ratios))
+    assert len(sample) == 16
+    assert_array_equal(part.ratios[sample], whole.ratios[sample])
+    assert part.best == sample[np.argmin(whole.ratios[sample])]
     assert part.summary["ratio_local_only"] == pytest.approx(whole.summary["ratio_local_only"], rel=0.5)
 
 
 def test_located_points_are_those_of_the_own_devices():
-    rows, counts = find_local_rows(np.array([0, 2, 2, 4, 7, 8, 9]), np.array([2, 3, 0, 3, 2]), np.array([1, 4]))
-    assert_array_equal(rows, [0, 0, 2, 3, 4])  # positions 2 to 4 are device 1's, 8 and 9 device 4's
-    assert_array_equal(counts, [1, 3, 0, 1, 2])
+    # Positions 2 to 4 are one device's, 8 and 9 another's; a third one is empty.
+    rows, counts = find_local_rows(np.array([0, 2, 2, 4, 7, 8, 9]), np.array([2, 5, 8]), np.array([3, 0, 2]))
+    assert_array_equal(rows, [0, 0, 2, 3, 4])
+    assert_array_equal(counts, [3, 0, 2])
 
 
 def test_a_large_batch_keeps_totals_and_no_exchanges(monkeypatch):

@@ -15,7 +15,7 @@ import p2pkm.experiments.deal
 from p2pkm.cli.main import main
 from p2pkm.core import sorting
 from p2pkm.core.errors import ExperimentError, NetworkError
-from p2pkm.core.messages import DenseMessages
+from p2pkm.core.messages import DenseMessages, expand_ranges
 from p2pkm.data.shards import Shards
 from p2pkm.engine import run_job
 from p2pkm.experiments import simulate
@@ -23,11 +23,12 @@ from p2pkm.methods.init import select_candidate
 from p2pkm.methods.peer import gtvmin
 from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.methods.peer.private import Private
-from p2pkm.metrics import medians, monitor, summary
+from p2pkm.metrics import cost_ratio, medians, monitor, summary
 from p2pkm.network import graph, mpi, mpi_abort, transport_state, world
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
 from p2pkm.network.local import LocalWorld
+from p2pkm.network.rank_partition import RankPartition
 from p2pkm.storage.checkpoint import CheckpointWriter, list_checkpoints
 from tests.support.mpi_in_threads import LostRankError, Ranks
 from tests.support.programs import determinism, placement, resumed
@@ -66,6 +67,28 @@ def play(monkeypatch):
         return ranks.play(begin)
 
     return play
+
+
+@pytest.mark.parametrize("owner", [[0, 0, 1, 1, 2], [2, 0, 1, 0, 2], [2, 2, 2, 2, 0]])
+def test_rows_are_found_and_gathered_where_only_rank_0_has_the_sizes_of_all(play, owner):
+    sizes = np.array([3, 0, 2, 1, 4])
+    division = RankPartition.by_owner("drawn", np.array(owner), 3)
+    rows = np.arange(10.0)[:, None]
+
+    def work():
+        rank = mpi.MPIWorld().rank
+        network = mpi.MPIWorld().network(place(ring(5), rank, 3, division))
+        ids = network.placement.ids
+        first = network.find_first_rows(sizes[ids])
+        own = rows[expand_ranges(first, sizes[ids])]
+        return ids, first, network.gather_by_device(own, sizes if rank == 0 else None)
+
+    for rank, (ids, first, gathered) in enumerate(play(3, work)):
+        assert_array_equal(first, np.array([0, 3, 3, 5, 6])[ids])
+        if rank:
+            assert gathered is None
+        else:
+            assert_array_equal(gathered, rows)
 
 
 @pytest.fixture
@@ -134,6 +157,22 @@ def test_arrays_of_many_devices_are_measured_and_gathered_in_parts_to_the_same_b
     for module, width in ((graph, "_EDGES"), (summary, "_LINKS"), (select_candidate, "_NUMBERS_PER_DEVICE")):
         monkeypatch.setattr(module, width, sorting._BLOCK)
     assert play(size, lambda: list(determinism.runs(made))) == [expected] * size
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_costs_over_a_sample_of_the_points_have_the_same_bits(play, monkeypatch, size):
+    """Some devices have several points in the sample, and some have none."""
+    monkeypatch.setattr(cost_ratio, "_PRICED", 12)
+    monkeypatch.setattr(cost_ratio, "_RUN", 3)
+    points = np.random.default_rng(0).normal(size=(40, 2))
+    shards = Shards.from_list([points[:11], points[11:12], points[12:14], points[14:33], points[33:]])
+
+    def work():
+        result = simulate.simulate(GTVMin(2, coupling=1), ring(5), shards, rounds=2)
+        return result.ratios.tolist(), result.summary["ratio_local_only"], result.best
+
+    expected = work()
+    assert play(size, work) == [expected] * size
 
 
 @pytest.mark.parametrize("size", [1, 3])

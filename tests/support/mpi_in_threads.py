@@ -170,6 +170,12 @@ class Comm:
             assert result.flags.c_contiguous and result.nbytes == sum(rows) * kind.size
             result.reshape(-1).view(np.uint8)[:] = np.frombuffer(b"".join(found), np.uint8)
 
+    def Scatterv(self, given, result):
+        (values, rows), *_ = self._all("scatter", None if self.rank else (given[0].copy(), given[1]))
+        first = sum(rows[: self.rank])
+        assert values.dtype == result.dtype and sum(rows) == len(values) and len(result) == rows[self.rank]
+        result[...] = values[first : first + len(result)]
+
     def Allgatherv(self, given, taken):
         self.Gatherv(given, taken, "allgather", everywhere=True)
 

@@ -60,7 +60,7 @@ class InitContext(NamedTuple):
 
 
 def global_(at: InitContext, *, candidates: int = CANDIDATES) -> tuple[Algorithm, ...]:
-    """Choose among clusterings of the summaries of all devices, sent up a tree or flooded (see `can_flood`)."""
+    """Choose among clusterings of the summaries of all devices, sent up a tree, or flooded where messages may fail."""
     return (flooded_summaries if at.faults_apply else tree_summaries)(at, candidates=candidates)
 
 

@@ -94,8 +94,8 @@ class DGC(MethodBase):
     **Convergence.** J_rho never increases on static links without loss, because ``1 / a_i >= n_ic / (rho m) + 2
     deg_i``. With finite rho a bias remains in every row, as in GTVMin.
 
-    **Privacy.** No guarantee. Neighbors receive centroids, from which a device that knows those of all neighbors can
-    compute S_ic - n_ic x_ic.
+    **Privacy.** No guarantee. Neighbors receive centroids. A device that receives the centroids of device i and of
+    all its neighbors can compute S_ic - n_ic x_ic.
 
     **Differences from the paper.** In Algorithm 1 of [1]_ all devices use one step, which depends on the Laplacian and
     on the largest device; here a_i depends on local values.

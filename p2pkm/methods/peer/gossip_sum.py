@@ -58,8 +58,8 @@ class GossipSum(LloydByAverages):
     **Convergence.** A turn preserves sum_i z_ic. On a connected graph s / v tends to the ratio of the sums over all
     devices [2]_, so for large M every round is a central Lloyd step.
 
-    **Privacy.** No guarantee. The first neighbor of a round receives half of the local sums and counts, from which it
-    can compute them.
+    **Privacy.** No guarantee. The first neighbor of a round receives half of the local sums and counts, and so can
+    compute them.
 
     **Faults.** A lost message loses its half of the sums for the rest of the round.
 

@@ -158,8 +158,8 @@ class GTVMin(MethodBase):
     normalize_losses : bool, default=False
         Whether to divide each local loss by the weight of the local points. Then `alpha` is dimensionless.
     safeguard : bool, default=False
-        For "jacobi" with several passes: run them without relaxation, keep only the first if they increase its
-        majorizer, and move by the fraction `relaxation` of the way (the damping gamma of [2]_; default 1/2).
+        For "jacobi" with several passes: run them without relaxation, keep only the first if the others increase
+        its majorizer, and move by the fraction `relaxation` of the way (the damping gamma of [2]_; default 1/2).
     update : {"exact", "as-printed"}, default="exact"
         "as-printed": Algorithm 1 of [1]_ without corrections.
     init : Init or str, default="global"
@@ -221,9 +221,9 @@ class GTVMin(MethodBase):
     theta <= 1/2, without swaps. All this requires the exact update, the star term, no delays, and neither "clip" nor
     "trim". See docs/explain/proofs.md.
 
-    **Privacy.** No guarantee. Neighbors receive the centroids of every turn, and with shares, coupling "auto", "bayes"
-    or "links" mean and number of points of each local cluster. With ``init="global"`` a device receives centroids and
-    counts of all devices below it in a tree.
+    **Privacy.** No guarantee. Neighbors receive the centroids of every turn. With shares, or coupling "auto", "bayes"
+    or "links", they also receive mean and number of points of each local cluster. With ``init="global"`` a device
+    receives centroids and counts of all devices below it in a tree.
 
     **Differences from the paper.** Algorithm 1 of [1]_ does not minimize (8): see docs/explain/errata.md.
 

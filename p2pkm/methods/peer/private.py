@@ -150,14 +150,14 @@ class Private(MethodBase):
     5. A Lloyd step in the subspace [2]_, [3]_, 10 %, and 1 to 8 in all dimensions, 25 %. There the part of a centroid
        outside of the subspace is shrunk according to its noise.
 
-    Without step 3, cells and Lloyd steps share its budget, and with d <= 3 also that of the mean. Each device adds to
+    Without step 3, cells and Lloyd steps share its budget, with d <= 3 also the budget of the mean. Each device adds to
     each number normal noise of standard deviation ``D / (mu_i sqrt(h))``, with the sensitivity D, h = n - `curious` for
     "masks" and h = 1 otherwise.
 
     With ``relation="device"`` each device scales its table to at most `points` times D, to which the noise is fitted.
 
-    **Messages.** 32 bytes over every link and direction once (only "masks"). Then per sum one table up and one command
-    down per tree link, 8 bytes per number. The number of sums, 5 to 16, depends on noisy totals only.
+    **Messages.** With "masks", first 32 bytes over every link in each direction. Then per sum one table up and one
+    command down per tree link, 8 bytes per number. The number of sums, 5 to 16, depends on noisy totals only.
 
     **Convergence.** Ends after all sums. The cost may increase.
 

@@ -28,8 +28,8 @@ class PushSumLloyd(CountedLloyd):
     k : int
         Number of clusters.
     gossips : int, optional
-        Gossip turns T per Lloyd step. Default: chosen from the graph between 10 and 100, such that the sums of a single
-        device deviate by at most 10 % from their mean.
+        Gossip turns T per Lloyd step. Default: 10 to 100, as many as spread the sums of any one device over the
+        graph with deviations of at most 10 % of their mean.
     init : Init or str, default="global:candidates=1"
         Should give all devices the same centroids; `local` does not.
     tol : float, default=1e-5

@@ -27,8 +27,8 @@ class TrackingLloyd(CountedLloyd):
     k : int
         Number of clusters.
     gossips : int, optional
-        Gossip turns T per Lloyd step. Default: chosen from the graph between 3 and 100, such that the sums of a single
-        device deviate by at most 100 % from their mean.
+        Gossip turns T per Lloyd step. Default: 3 to 100, as many as spread the sums of any one device over the
+        graph with deviations of at most 100 % of their mean.
     init : Init or str, default="global:candidates=1"
         Should give all devices the same centroids; `local` does not.
     tol : float, default=1e-5
@@ -68,7 +68,7 @@ class TrackingLloyd(CountedLloyd):
     devices of a connected graph [1]_. The method is not stable on every graph, for example on a star of ten devices.
 
     **Privacy.** No guarantee. The first message contains the local sums and counts. A device that receives the messages
-    of all neighbors of a device can compute how these sums change.
+    of device i and of all its neighbors can compute how the sums of device i change.
 
     **Faults.** With `counters` device i sends the running total of all its z [3]_, and neighbor j adds P_ij times the
     increase of the total, so lost messages lose no sums.

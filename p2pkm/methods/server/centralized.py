@@ -47,7 +47,7 @@ class Central(ServerMethodBase):
     **Objective.** The k-means cost of the pooled points, for both methods.
 
     **Update.** "cdkm" [1]_ moves single points. With the weights n and the means w of the clusters, a point x of weight
-    u in cluster p, not alone there, moves to the cluster q that minimizes the left side as long as::
+    u in cluster p, not alone there, moves to the cluster q with the smallest left side if::
 
         n_q / (n_q + u) |x - w_q|^2 < n_p / (n_p - u) |x - w_p|^2
 

@@ -49,8 +49,8 @@ class Ditto(FedLloyd):
     to the nearest v_ic; with n_ic of them at c, ``v_ic = (their sum + pull w_c) / (n_ic + pull)``. Cluster c of a
     client is cluster c of all others.
 
-    With variance s2 of the points and t2 of the centers of clients, per coordinate, the maximum a posteriori estimate
-    has pull = s2 / t2.
+    If per coordinate points have the variance s2 around the centers of their client, and these centers the variance t2
+    around the common ones, pull = s2 / t2 gives the maximum a posteriori estimate.
 
     **Messages.** As in `FedLloyd`. Local steps send nothing.
 

@@ -71,8 +71,9 @@ class FeCA(ServerMethodBase):
 
     **Messages.** Up: one row (centroid, radius) per remaining centroid, once. Down: at most k centroids.
 
-    **Convergence.** One-shot. Under the Stochastic Ball Model, separated as in theorem 4.1 of [1]_, "theoretical" ends
-    within 4 / (5 eta) of the least distance of two true centers, if every client keeps the two closest centroids.
+    **Convergence.** One-shot. Under the Stochastic Ball Model, separated as in theorem 4.1 of [1]_, and if every client
+    keeps the two closest centroids, the centroids of "theoretical" end near true centers: at a distance of at most
+    4 / (5 eta) times the least distance of two true centers.
 
     **Privacy.** No guarantee. The server receives refined centroids and the extent of their clusters, but no counts. A
     cluster of a single point is that point, with radius 0.
@@ -81,8 +82,7 @@ class FeCA(ServerMethodBase):
 
     References
     ----------
-    .. [1] J. Xu, H.-Y. Chen, W.-L. Chao, Y. Zhang, "Jigsaw game: federated clustering", TMLR 2024. Its table 5 varies
-       `prune`, table 6 `variant`.
+    .. [1] J. Xu, H.-Y. Chen, W.-L. Chao, Y. Zhang, "Jigsaw game: federated clustering", TMLR 2024.
 
     Examples
     --------

@@ -144,10 +144,10 @@ class FedDPKMeans(MethodBase):
     3. Sum and number of the points nearest to each center: their means are the first centroids.
     4. `steps` Lloyd steps in all dimensions, with the same sums.
 
-    With mu of Gaussian differential privacy from epsilon and delta, 1. has 20 % of mu^2, 2. 10 %, 3. a quarter and 4.
-    three quarters of the rest (3. all of it with ``steps=0``). The noise of a sum has the standard deviation
-    ``D / mu_i``, with D = R^2 for 1., 1 for 2., and ``sqrt(R^2 + a^2)`` for rows ``(sum of x, a n)`` with
-    ``a = R / (sqrt(2) d^(1/4))``. A row whose count may be noise keeps its centroid.
+    With mu of Gaussian differential privacy from epsilon and delta, step 1 has 20 % of mu^2, step 2 10 %, step 3 a
+    quarter of the rest (all of it with ``steps=0``), and step 4 the remainder. The noise of a sum has the standard
+    deviation ``D / mu_i``, with D = R^2 in step 1, 1 in step 2, and ``sqrt(R^2 + a^2)`` for rows ``(sum of x, a n)``
+    with ``a = R / (sqrt(2) d^(1/4))``. A row whose count may be noise keeps its centroid.
 
     **Messages.** Up: d (d + 1) / 2 second moments, with the points for the server; then counts, and k rows per step.
     Down: basis and candidates, centers, centroids. 8 bytes per number.

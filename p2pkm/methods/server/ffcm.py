@@ -74,8 +74,8 @@ class FFCM(ServerMethodBase):
 
     **Convergence.** Not guaranteed. A run ends when the centroids move by less than 1e-4 of the scaled unit.
 
-    **Privacy.** No guarantee. The server receives centroids and supports of single clients; a single point is
-    disclosed.
+    **Privacy.** No guarantee. The server receives centroids and supports of single clients. The centroids of a client
+    with one point are that point.
 
     **Differences from the paper.** Clients draw the first centroids from the shared seed instead of receiving them.
 

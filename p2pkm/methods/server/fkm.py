@@ -89,8 +89,7 @@ class FKM(ServerMethodBase):
 
     References
     ----------
-    .. [1] S. Garst, M. Reinders, "Federated k-means clustering", ICPR 2024: Algorithm 1, equation (1). Its figure 4
-       varies `keep_empty`, `weighted`, `seeding` and `local_steps`.
+    .. [1] S. Garst, M. Reinders, "Federated k-means clustering", ICPR 2024: Algorithm 1, equation (1).
 
     Examples
     --------

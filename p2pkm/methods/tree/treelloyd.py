@@ -153,8 +153,8 @@ class TreeLloyd(MethodBase):
     2. Root: ``z_c = rint(g S_c / n_c) - Z_c`` from the total sums; 0 if n_c is 0.
     3. Down: z. All devices set ``Z <- Z + z``.
 
-    From a first round the root chooses s, 0.3 standard errors of a cluster mean, and g, for which rounding sums costs
-    at most as much as rounding centroids (docs/explain/proofs.md).
+    After a first round the root chooses s, 0.3 standard errors of a cluster mean, and g such that rounding sums raises
+    the cost at most as much as rounding centroids (docs/explain/proofs.md).
 
     With `local_steps` each device then takes Lloyd steps on its local points from the common centroids w; with `pull`
     they decrease ``L_i(v_i) + pull sum_c |v_ic - w_c|^2``.
@@ -167,8 +167,8 @@ class TreeLloyd(MethodBase):
     result is a Lloyd point on the grid.
 
     **Privacy.** No guarantee. The parent of a leaf receives its local sums and counts, then their changes: if a single
-    point changes its cluster, this point, rounded to g steps. Other devices receive sums of devices below them, and the
-    centroids, with `groups` of all groups.
+    point changes its cluster, the parent receives this point, rounded to g steps. Other devices receive sums of devices
+    below them, and the centroids of all groups.
 
     **Faults.** When a device leaves, the others elect a root and build a new tree, which costs two rounds. A Lloyd step
     needs a round in which no device leaves or returns.
@@ -176,8 +176,7 @@ class TreeLloyd(MethodBase):
     References
     ----------
     .. [1] S. P. Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28, 1982.
-    .. [2] I. S. Dhillon, D. S. Modha, "A data-clustering algorithm on distributed memory multiprocessors", 1999: the
-       same sums by a reduction over all processors.
+    .. [2] I. S. Dhillon, D. S. Modha, "A data-clustering algorithm on distributed memory multiprocessors", 1999.
 
     Examples
     --------
