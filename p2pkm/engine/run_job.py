@@ -77,7 +77,9 @@ class Observers:
     on_record : callable
         Receives every record when it is made.
     tell : callable
-        Receives what concerns the execution, while it lasts: ranks, checkpoints. Notes of the result are in the result.
+        Receives what concerns the execution, while it lasts: ranks, checkpoints.
+    announce : callable
+        Receives the notes of the result that are known before the stages run.
     checkpoints : CheckpointSink or None
     names : dict
         Summary values that describe graph, data and partition.
@@ -89,6 +91,7 @@ class Observers:
     begin: Callable[[], None] = lambda: None
     on_record: Callable[[Record], None] = lambda record: None
     tell: Callable[[str], None] = lambda note: None
+    announce: Callable[[list[str]], None] = lambda notes: None
     checkpoints: CheckpointSink | None = None
     names: dict[str, Any] = field(default_factory=dict)
     link_models: "Mapping[str, LinkParameters]" = field(default_factory=dict)
@@ -196,7 +199,9 @@ def play(rank: Rank, observers: Observers = Observers()) -> Outcome:
     del setting, sizes
     warnings = channel.start(stages, devices, network)
     choice = explain(played.choice, scaled=played.scaling is not None)
-    evaluator.notes.extend(choice + _list_notes(algorithm, run.topology, stages) + warnings)
+    notes = choice + _list_notes(algorithm, run.topology, stages) + warnings
+    evaluator.notes.extend(notes)
+    observers.announce(notes)
     monitor.exclude(channel.left_out, altered=channel.alters)
     context = context._replace(point_feed=feed)
     monitor.watch_averaging(_watch_averaging(played, algorithm, context))

@@ -192,6 +192,7 @@ def execute(
             observers = Observers(
                 on_record=record,
                 tell=progress.tell,
+                announce=progress.announce,
                 names={name: shown.get(name) for name in (*_INPUTS, "out")},
                 link_models=_place_link_models(output.link_models, run.topology),
             )

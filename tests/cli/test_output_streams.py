@@ -1,6 +1,6 @@
 """What is printed reaches terminals of every encoding; letters that one lacks become question marks.
 
-Each note is printed once.
+Each note of a short run is printed once.
 """
 
 import io
@@ -11,6 +11,7 @@ from itertools import product
 
 import pytest
 
+from p2pkm.cli import summary_table
 from p2pkm.cli.main import main
 from tests.support.run_cli import fill, here, there
 from tests.support.sampling import thin
@@ -97,3 +98,16 @@ def test_a_note_is_printed_once_with_the_table_or_with_the_summary(name):
     quiet = here(*command, "-q")
     assert re.findall(r"^  note +(\S.*)$", quiet.out, re.MULTILINE) == listed
     assert here(*command, "-q", "--format", "json").err == ""
+
+
+@pytest.mark.parametrize(("pause", "is_long"), [(-1.0, True), (60.0, False)])
+def test_a_long_run_has_its_notes_while_it_runs_too(monkeypatch, pause, is_long):
+    monkeypatch.setattr(summary_table, "_PAUSE", pause)
+    found = here(
+        *fill(("--data", "grid16:points=10", "--devices", "6", "--rounds", "3", "--out", "none"), NOTED["faults"])
+    )
+    notes = re.findall(r"^  note +(\S.*)$", found.out, re.MULTILINE)
+    announced = [line.removeprefix("p2pkm: ") for line in found.err.splitlines() if line.startswith("p2pkm: ")]
+    # Others are known at the end only.
+    assert announced == ([note for note in notes if note.startswith("faults")] if is_long else [])
+    assert bool(announced) == is_long
