@@ -185,9 +185,8 @@ class Progress:
         from p2pkm.metrics.closing_rows import format_ratio
 
         now = time.monotonic()
-        if (
-            self._began is None or self._shown is None
-        ):  # The seconds of preparation tell nothing about those of the rounds.
+        if self._began is None or self._shown is None:
+            # The seconds of preparation tell nothing about those of the rounds.
             self._began = self._shown = now
         if now - self._began > _PAUSE:
             for note in self._notes:
