@@ -23,6 +23,8 @@ ALLOWED = {  # where a library may be imported
     "pandas": (
         "p2pkm/metrics/clusters.py",
         "p2pkm/metrics/result.py",
+        "p2pkm/analysis/bench_personal.py",
+        "p2pkm/analysis/bench_statistics.py",
         "p2pkm/analysis/explanation.py",
         "p2pkm/experiments/bench/run_bench.py",
         "p2pkm/analysis/study_table.py",

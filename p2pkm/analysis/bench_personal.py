@@ -125,9 +125,11 @@ class PersonalSummary:
         """Return the entry with a name."""
         return next(entry for entry in self.entries if entry.entry == name)
 
-    def table(self) -> list[dict[str, Any]]:
-        """List a dict per entry, with the attributes of `PersonalEntry`."""
-        return [entry._asdict() for entry in self.entries]
+    def to_frame(self) -> Any:
+        """Convert the ranking to a pandas.DataFrame with one row per entry and the columns of `PersonalEntry`."""
+        import pandas as pd
+
+        return pd.DataFrame(self.entries, columns=list(PersonalEntry._fields))
 
     def text(self) -> str:
         """Format the table, the conclusion and the rules for a terminal."""
@@ -148,7 +150,7 @@ class PersonalSummary:
         text = io.StringIO()
         writer = csv.DictWriter(text, PersonalEntry._fields, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(self.table())
+        writer.writerows(entry._asdict() for entry in self.entries)
         if path is not None:
             Path(path).write_text(text.getvalue(), encoding="utf-8")
         return text.getvalue()

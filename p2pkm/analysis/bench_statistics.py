@@ -167,9 +167,11 @@ class BenchSummary:
         """Return the entry with a name."""
         return next(entry for entry in self.entries if entry.entry == name)
 
-    def table(self) -> list[dict[str, Any]]:
-        """List a dict per entry, with the attributes of `BenchEntry`."""
-        return [entry._asdict() for entry in self.entries]
+    def to_frame(self) -> Any:
+        """Convert the ranking to a pandas.DataFrame with one row per entry and the columns of `BenchEntry`."""
+        import pandas as pd
+
+        return pd.DataFrame(self.entries, columns=list(BenchEntry._fields))
 
     def text(self) -> str:
         """Format the table, its rules and the verdicts for a terminal."""

@@ -153,7 +153,7 @@ def write_latex(summary: "BenchSummary", caption: str | None, label: str | None)
 def write_csv(summary: "BenchSummary") -> str:
     """Format the table of a ranking as CSV, with full precision; unknown values are empty."""
     text = io.StringIO()
-    rows = summary.table()
+    rows = [entry._asdict() for entry in summary.entries]
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)

@@ -256,7 +256,7 @@ class Transform:
         """
 
     def notes(self, stages: Sequence[Stage]) -> list[str]:
-        """Write notes for the user, printed before the stages run."""
+        """Write notes for the user on the stages, for the notes of the result."""
         return []
 
     def closing_notes(self) -> list[str]:

@@ -1,5 +1,6 @@
 """Commands ``p2pkm study``, whose usual one is also called ``sweep``: studies, their status and extension."""
 
+import json
 from pathlib import Path
 
 import click
@@ -98,17 +99,24 @@ def study_group() -> None:
 study_group.add_command(sweep, "run")
 
 
-@study_group.command("status", short_help="What has ended, runs or failed.",
+@study_group.command("status", short_help="What has ended, runs or failed; commands.",
                      epilog="Exit codes: 0 shown, 3 no study in the folder.")  # fmt: skip
 @click.argument("folder", type=click.Path(path_type=Path))
+@option("--commands", is_flag=True, help="Instead, the command that repeats each run, one per line.")
 @with_format
-def status_command(folder: Path, form: str) -> int:
+def status_command(folder: Path, commands: bool, form: str) -> int:
     """Show what of a study has ended, is in progress, has failed and why, by option, and the remaining time.
 
-    It can be called while the study runs, on any machine that reads the folder.
+    It can be called while the study runs, on any machine that reads the folder. The commands of --commands write a run
+    folder each, with the same results as the rows, except for secret noise; files are named as in the study. With
+    --format json, they are listed by the keys of the rows.
     """
-    from p2pkm.experiments.studies.status import read_status
+    from p2pkm.experiments.studies.status import list_commands, read_status
 
+    if commands:
+        found = list_commands(folder)
+        click.echo(json.dumps(found) if form == "json" else "\n".join(found.values()))
+        return 0
     status = read_status(folder)
     click.echo(status.to_json() if form == "json" else status.format())
     return 0

@@ -168,8 +168,11 @@ class Progress:
 
     def __init__(self, method: str, rounds: int, *, quiet: bool, verbose: bool) -> None:
         self._method, self._rounds, self._quiet, self._verbose = method, rounds, quiet, verbose
+        self._began: float | None = None
         self._shown: float | None = None
         self._has_begun = False
+        # Notes that were not shown yet.
+        self._notes: list[str] = []
         self._live = Live()
         self._terminal = sys.stderr.isatty() and not launched()
 
@@ -182,8 +185,13 @@ class Progress:
         from p2pkm.metrics.closing_rows import format_ratio
 
         now = time.monotonic()
-        if self._shown is None:  # The seconds of preparation tell nothing about those of the rounds.
-            self._shown = now
+        if self._began is None or self._shown is None:
+            # The seconds of preparation tell nothing about those of the rounds.
+            self._began = self._shown = now
+        if now - self._began > _PAUSE:
+            for note in self._notes:
+                self.tell(note)
+            self._notes = []
         is_due = self._verbose or now - self._shown > (0.1 if self._terminal else _PAUSE)
         if self._quiet or not is_due:
             return
@@ -204,6 +212,10 @@ class Progress:
         """Print a line before the run starts."""
         if not self._quiet:
             print(f"p2pkm: {note}", file=sys.stderr, flush=True)
+
+    def announce(self, notes: list[str]) -> None:
+        """Keep notes until the run has lasted some seconds: a short one shows them once, below its table."""
+        self._notes = notes
 
     def close(self) -> None:
         """Remove the live line."""

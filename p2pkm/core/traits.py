@@ -98,7 +98,8 @@ class MethodTraits:
         What the method cannot be combined with: `Condition.LOSSY_LINKS`, ``CHANGING_LINKS``, ``MEASURED_POINTS``,
         ``POINT_WEIGHTS``, ``"suppression"`` (rows must not be missing), ``"quantization"`` (messages cannot be
         integers) or ``"compression"`` (tables must be sent whole). The reason is a predicate of the method, such as
-        "sends raw points"; empty: can be combined. Such a run is refused (`p2pkm.engine.conflicts`).
+        "sends raw points", or "with swaps=true tries local points" if one parameter is the cause; empty: can be
+        combined. Such a run is refused (`p2pkm.engine.conflicts`).
     floods : bool
         Tables are forwarded through the graph or a tree, and every device holds one bit per origin.
     hops : int or None

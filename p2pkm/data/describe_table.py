@@ -10,7 +10,7 @@ import numpy as np
 
 from p2pkm.core.errors import DataError
 from p2pkm.core.text_table import align_columns
-from p2pkm.data.identifiers import identify, join_names, note_alike, to_raw
+from p2pkm.data.identifiers import identify, join_names, note_alike, rename_alike, to_raw
 from p2pkm.data.readers.columns import INDEX, ColumnRoles, assign_roles, list_named
 from p2pkm.data.readers.dates import are_times, find_orders, read_moment
 from p2pkm.data.readers.intake import (
@@ -33,6 +33,8 @@ _SITES = re.compile(
 _IDENTIFIER = re.compile(r"(^|[^a-z])(id|nr|no|mrn|uuid|key|patient|case|name)([^a-z]|$)", re.I)
 # Share of numbers from which other texts of a column may stand for missing values, and largest number of such texts.
 _NUMBERS, _PLACEHOLDERS = 0.7, 3
+# Use of a column that stands for its rows.
+_ID = "ID, copied"
 # Ratio of the standard deviations of two features from which a common scale is suggested.
 _SPREAD = 10.0
 # Devices with fewer rows are named.
@@ -159,13 +161,16 @@ def describe_table(
     columns, codes = _add_codes(table, columns, intake)
     intake = _suggest(table, columns, codes, intake)
     groups = _count_devices(table, roles, intake)
+    alike = note_alike(list(groups), groups, renamed=True)
+    intake = _rename(intake, rename_alike(list(groups), groups))
+    groups = _count_devices(table, roles, intake)
     names = {"label_column": label_column, "device_column": device}
-    fields = {name: ",".join(value) if isinstance(value, tuple) else str(value)
+    fields = {name: join_names(value) if isinstance(value, tuple) else str(value)
               for name, value in (names | intake._asdict()).items()
               if value is not None and value != ColumnOptions._field_defaults.get(name)}  # fmt: skip
     data = ["--data", path] if isinstance(path, str) else ["--data", table.where]
     words = [part for name, value in fields.items() for part in (f"--{name.replace('_', '-')}", value)]
-    notes = _list_notes(table, columns, groups, intake)
+    notes = (*_list_notes(table, columns, groups, intake), *alike)
     if _differ_in_scale(table, columns, intake):
         notes += ("the features have very different spreads, and the widest would decide: --scale standard",)
         words += ["--scale", "standard"]
@@ -270,9 +275,9 @@ def _describe_column(table: RawTable, j: int, roles: ColumnRoles, intake: Column
     if len(counts) > CATEGORIES or len(counts) > max(2, len(texts) // 2):
         kind, use = "text", "left out: text"
         if len(counts) == len(texts):
-            use = "ID, left out"
+            use = _ID
     suspicions: tuple[str, ...] = ()
-    if use == "ID, left out" and not role:
+    if use == _ID and not role:
         suspicions = (f"column {name!r} has a different text in every row: --keep copies it to labels.csv",)
     return ColumnDescription(name, kind, missing, _list_kinds(sorted(counts)), role or use, suspicions)
 
@@ -314,9 +319,7 @@ def _list_known(table: RawTable, name: str, intake: ColumnOptions) -> list[str]:
 
 def _name_role(j: int, roles: ColumnRoles) -> str:
     """Return the role of a column; empty for features."""
-    names = {roles.label: "label", roles.device: "device", roles.weight: "weight"} | dict.fromkeys(
-        roles.keep, "ID, copied"
-    )
+    names = {roles.label: "label", roles.device: "device", roles.weight: "weight"} | dict.fromkeys(roles.keep, _ID)
     return "" if j in roles.points else names.get(j, "left out, as requested")
 
 
@@ -347,7 +350,7 @@ def _describe_numbers(name: str, values: Any, use: str, encoded: bool, thousands
     skew = float(np.mean(((known - known.mean()) / spread) ** 3)) if spread > 0 else 0.0
     if low > 0 and skew > _SKEW and high > _RATIO * median:
         suspicions += (f"column {name!r} is skewed (median {median:.4g}, maximum {high:.4g}): consider its logarithm",)
-    return ColumnDescription(name, "number", missing, shown, "ID, left out" if is_identifier else use, suspicions)
+    return ColumnDescription(name, "number", missing, shown, _ID if is_identifier else use, suspicions)
 
 
 def _add_codes(
@@ -377,14 +380,23 @@ def _suggest(
     encode = [n for n, column in zip(names, columns, strict=True) if column.use.startswith("feature, ")]
     drop = [n for n, column in zip(names, columns, strict=True) if "left out" in column.use and not INDEX.fullmatch(n)
             and column.use != "left out, as requested"]  # fmt: skip
+    keep = [n for n, column in zip(names, columns, strict=True) if column.use == _ID]
     na = ",".join(dict.fromkeys([*([intake.na] if intake.na else []), *codes]))
     incomplete = codes or any((column.missing and column.use in ("label", "device", "weight")) or
                               (column.missing and column.use.startswith("feature")) for column in columns)  # fmt: skip
     missing = "drop" if incomplete and intake.missing == "refuse" else intake.missing
     return intake._replace(
         encode=tuple(dict.fromkeys((*intake.encode, *encode))), drop=tuple(dict.fromkeys((*intake.drop, *drop))),
-        missing=missing, na=na,
+        keep=tuple(dict.fromkeys((*intake.keep, *keep))), missing=missing, na=na,
     )  # fmt: skip
+
+
+def _rename(intake: ColumnOptions, alike: dict[str, str]) -> ColumnOptions:
+    """Add new names of devices, which may replace new names that were given."""
+    if not alike:
+        return intake
+    renamed = {old: alike.get(new, new) for old, new in intake.new_names.items()} | alike
+    return intake._replace(rename=tuple(f"{old}={new}" for old, new in renamed.items()))
 
 
 def _differ_in_scale(table: RawTable, columns: list[ColumnDescription], intake: ColumnOptions) -> bool:
@@ -409,8 +421,10 @@ def _count_devices(table: RawTable, roles: ColumnRoles, intake: ColumnOptions) -
         return dict(sorted(counts.items()))
     if table.file is None:
         return {}
-    sizes = np.bincount(table.file, minlength=len(table.files)).tolist()
-    return dict(zip(table.files, sizes, strict=True))
+    sizes = Counter[str]()
+    for name, size in zip(table.files, np.bincount(table.file, minlength=len(table.files)).tolist(), strict=True):
+        sizes[intake.new_names.get(name, name)] += size
+    return dict(sizes)
 
 
 def _list_notes(
@@ -425,7 +439,6 @@ def _list_notes(
         notes.append(f"{repeated:,} of {len(rows):,} rows repeat an earlier row: check for copies")
     if intake.thousands == "." and any(column.kind == "number" for column in columns):
         notes.append("points are read as separators of thousands: check that 7.400 means 7400")
-    notes += note_alike(list(groups), groups)
-    notes += [f"device {name!r} has only {size} row{'s' * (size != 1)}: consider --min-cluster-size"
+    notes += [f"device {name!r} has only {size} row{'s' * (size != 1)}: consider adding --min-cluster-size 3"
               for name, size in groups.items() if size < _SMALL]  # fmt: skip
     return tuple(notes)

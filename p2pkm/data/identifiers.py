@@ -324,35 +324,57 @@ def join_names(names: Sequence[str]) -> str:
     return text.getvalue()
 
 
-def note_alike(names: Sequence[str], sizes: Mapping[str, int] | None = None) -> tuple[str, ...]:
+def rename_alike(names: Sequence[str], sizes: Mapping[str, int] | None = None) -> dict[str, str]:
+    """Map names of devices that are probably one device to the name that is kept, for ``--rename``.
+
+    Of each group, the name with the most rows is kept, of equal ones the first; without `sizes`, the first. Names with
+    an equals sign cannot be renamed, nor their group.
+    """
+    kept: dict[str, str] = {}
+    for group in _group_alike(names):
+        if not any("=" in name for name in group):
+            keep = max(group, key=lambda name: sizes[name] if sizes else 0)
+            kept |= {name: keep for name in group if name != keep}
+    return kept
+
+
+def note_alike(
+    names: Sequence[str], sizes: Mapping[str, int] | None = None, *, renamed: bool = False
+) -> tuple[str, ...]:
     """List names of devices that are probably one device in a note; no note if there are none.
 
-    The suggested command keeps the name with the most rows, of equal ones the first; without `sizes`, the first.
+    `renamed`: whether the run reads them with the names of `rename_alike`.
     """
     from shlex import quote
+
+    groups = _group_alike(names)
+    if not groups:
+        return ()
+    listed = "; ".join(f"{', '.join(map(repr, group[:-1]))} and {group[-1]!r}" for group in groups[:_GROUPS])
+    more = f", and {len(groups) - _GROUPS} more groups" if len(groups) > _GROUPS else ""
+    shown = [name for group in groups[:_GROUPS] for name in group]
+    new_names = rename_alike(names if renamed else shown, sizes)
+    way = f"--rename {quote(join_names([f'{old}={new}' for old, new in new_names.items()]))}"
+    if not new_names or (not renamed and any("=" in name for name in shown)):
+        advice = "Use one name if they are one device"
+    elif renamed:
+        advice = f"They are read as one device ({way}): check that they are"
+    else:
+        advice = f"Use {way} if they are one device"
+    return (f"names of devices that differ only in case, accents, umlauts or blanks: {listed}{more}. {advice}",)
+
+
+def _group_alike(names: Sequence[str]) -> list[list[str]]:
+    """List the groups of names that differ only in case, accents, umlauts or blanks."""
     from unicodedata import combining, normalize
 
-    groups_of_names: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for name in names:
         letters = name if name.isascii() else "".join(c for c in normalize("NFD", name) if not combining(c))
         # ä is also written ae.
         key = re.sub("(?<=[aou])e", "", "".join(letters.casefold().split()))
-        groups_of_names.setdefault(key, []).append(name)
-    repeated = [group for group in groups_of_names.values() if len(group) > 1]
-    groups = [f"{', '.join(map(repr, group[:-1]))} and {group[-1]!r}" for group in repeated]
-    if not groups:
-        return ()
-    more = f", and {len(groups) - _GROUPS} more groups" if len(groups) > _GROUPS else ""
-    kept = [max(group, key=lambda name: sizes[name] if sizes else 0) for group in repeated[:_GROUPS]]
-    renamed = [f"{name}={keep}" for group, keep in zip(repeated, kept, strict=False) for name in group if name != keep]
-    if any("=" in name for group in repeated[:_GROUPS] for name in group):
-        way = "Use one name"
-    else:
-        way = f"Use --rename {quote(join_names(renamed))}"
-    return (
-        f"names of devices that differ only in case, accents, umlauts or blanks: {'; '.join(groups[:_GROUPS])}{more}. "
-        f"{way} if they are one device",
-    )
+        groups.setdefault(key, []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _to_text(value: Any, midnight: bool, what: str) -> str:

@@ -108,8 +108,19 @@ class Conflict(NamedTuple):
         if "{methods}" in self.remedy:
             unfit = self.unfit or self.explain
             methods = suggest_methods(lambda method: not unfit(method))
-        facts = {"given": given, "other": other, "name": combination.algorithm.name, "why": why, "methods": methods}
+        name = combination.algorithm.name
+        if self.text == _WITH_METHOD:
+            # With another value of this parameter, the method can be combined with the feature.
+            name, why = _move_parameter(name, why)
+        facts = {"given": given, "other": other, "name": name, "why": why, "methods": methods}
         raise self.error(f"{self.text}. {self.remedy}".format(**facts))
+
+
+def _move_parameter(name: str, why: str) -> tuple[str, str]:
+    """Move a parameter from the start of a reason, such as "with swaps=true tries", to the name of the method."""
+    parameter, _, clause = why.removeprefix("with ").partition(" ")
+    has_one = why.startswith("with ") and "=" in parameter
+    return (f"{name} with {parameter}", clause) if has_one else (name, why)
 
 
 def refuse(conflicts: tuple[Conflict, ...], combination: Combination) -> None:
@@ -145,8 +156,7 @@ def explain_refusal(at: Combination) -> str:
 
 
 def _tell_k_max(at: Combination) -> str:
-    most = at.options.get("k_max")
-    return "" if most is None else f"-k auto with k_max {most}"
+    return "" if at.options.get("k_max") is None else "-k auto"
 
 
 def _tell_start(at: Combination) -> str:
@@ -442,16 +452,16 @@ _WITHOUT_SEED = "{given} cannot be combined with {name} without noise_seed: {why
 
 OF_OPTIONS = (
     Conflict(
-        K_AUTO, None, _declared(Condition.MEASURED_POINTS), _WITH_METHOD, "Set the number of clusters with -k"
+        K_AUTO, None, _declared(Condition.MEASURED_POINTS), _WITH_METHOD, "Use a number of clusters, such as -k 8"
     ),
     Conflict(
-        K_AUTO, START, "start fixes the number of clusters", "start and k_max cannot be combined: {why}",
+        K_AUTO, START, "start fixes the number of clusters", "start and -k auto cannot be combined: {why}",
         "Remove one of them",
     ),
     Conflict(
         K_AUTO, GROUPS,
         "the number of clusters is chosen from the points of all devices, but each group has separate clusters",
-        "-k auto (k_max) cannot be combined with --groups: {why}", "Use a number, such as -k 8, or remove --groups",
+        "-k auto cannot be combined with --groups: {why}", "Use a number, such as -k 8, or remove --groups",
     ),
     Conflict(
         SCALE, None, _declared(Condition.MEASURED_POINTS), _WITH_METHOD, "Use --scale none, or ranges that "
@@ -599,7 +609,7 @@ OF_POINTS_ON_GRAPHS = (
     Conflict(
         K_AUTO, COMPONENTS, "components cannot agree on a number of clusters",
         "the graph is disconnected: it has {other} components, which cannot agree on a number of clusters",
-        "Add links, or set the number of clusters with -k", TopologyError,
+        "Add links, or use a number of clusters, such as -k 8", TopologyError,
     ),
 )  # fmt: skip
 

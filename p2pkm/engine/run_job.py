@@ -77,7 +77,9 @@ class Observers:
     on_record : callable
         Receives every record when it is made.
     tell : callable
-        Receives notes for the user, before the stages run.
+        Receives what concerns the execution, while it lasts: ranks, checkpoints.
+    announce : callable
+        Receives the notes of the result that are known before the stages run.
     checkpoints : CheckpointSink or None
     names : dict
         Summary values that describe graph, data and partition.
@@ -89,6 +91,7 @@ class Observers:
     begin: Callable[[], None] = lambda: None
     on_record: Callable[[Record], None] = lambda record: None
     tell: Callable[[str], None] = lambda note: None
+    announce: Callable[[list[str]], None] = lambda notes: None
     checkpoints: CheckpointSink | None = None
     names: dict[str, Any] = field(default_factory=dict)
     link_models: "Mapping[str, LinkParameters]" = field(default_factory=dict)
@@ -196,7 +199,9 @@ def play(rank: Rank, observers: Observers = Observers()) -> Outcome:
     del setting, sizes
     warnings = channel.start(stages, devices, network)
     choice = explain(played.choice, scaled=played.scaling is not None)
-    _tell(observers, evaluator, choice + _list_notes(algorithm, run.topology, stages) + warnings)
+    notes = choice + _list_notes(algorithm, run.topology, stages) + warnings
+    evaluator.notes.extend(notes)
+    observers.announce(notes)
     monitor.exclude(channel.left_out, altered=channel.alters)
     context = context._replace(point_feed=feed)
     monitor.watch_averaging(_watch_averaging(played, algorithm, context))
@@ -443,13 +448,6 @@ def _list_notes(algorithm: Any, topology: Topology, run_stages: tuple[Stage, ...
     """List the notes on graph, stages and noise."""
     notes = [stage.note for stage in run_stages if stage.note]
     return describe_graph_use(algorithm, topology) + notes + describe_secret(algorithm.traits)
-
-
-def _tell(observers: Observers, evaluator: CostEvaluator, notes: list[str]) -> None:
-    """Print notes before the stages run, and store them for the result."""
-    evaluator.notes.extend(notes)
-    for note in notes:
-        observers.tell(note)
 
 
 def _tell_rank_partition(observers: Observers, metrics: dict[str, Any]) -> None:

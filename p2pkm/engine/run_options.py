@@ -22,6 +22,7 @@ _MESSAGES = "Messages and privacy"
 _REPETITION = "Repetition"
 _RECORDING = "Recording"
 _MPI = "MPI"
+_K_MAX = 25  # default of k_max
 SECTIONS = (
     _EXPERIMENT,
     _DATA,
@@ -607,15 +608,20 @@ class RunOptions:
     def _check_combinations(self) -> None:
         """Reject options that exclude each other whatever the method."""
         if self.k_max is not None and self.clusters != "auto":
+            given = "not set" if self.clusters is None else self.clusters
             raise ExperimentError(
-                f'k_max is {self.k_max}, but the number of clusters is not auto. Use -k auto (clusters="auto"), or '
-                "remove k_max"
+                f"k_max is {self.k_max}, but clusters is {given}; expected auto. Use --k-max {self.k_max} with "
+                "-k auto, or remove --k-max"
             )
         if self.all_rounds and self.require_converged:
             raise ExperimentError(
                 "all_rounds cannot be combined with require_converged: a run of all rounds does not end by "
                 "convergence. Remove one of them"
             )
+
+    def find_k_max(self, points: int) -> int:
+        """Return the largest number of clusters that the devices may choose: as given, or by the number of points."""
+        return self.k_max or min(_K_MAX, max(1, points))
 
     @property
     def draft_k(self) -> int:
@@ -685,6 +691,31 @@ class RunOptions:
             for name, declared in OPTIONS.items()
             if (value := values[name]) is not None and name != "out"
         }
+
+    def to_words(self) -> list[str]:
+        """Write method, seed and the options without their default as words of the command line.
+
+        Those of figures are left out.
+
+        Raises
+        ------
+        ExperimentError
+            If the value of an option is an object of a program.
+        """
+        words, usual = list[str](), RunOptions().to_mapping()
+        for name, value in self.to_mapping().items():
+            # The value may be the text of an object, or the object itself, which `to_mapping` writes as this text.
+            require_object(value, name)
+            is_usual = value == usual.get(name) and name not in ("algorithm", "seed")
+            # There is no opposite of --groups: a method is without groups unless they are asked for.
+            if is_usual or name in ("plot", "figures") or (name == "groups" and not value):
+                continue
+            flag = max(OPTIONS[name].flags, key=len, default=f"--{name.replace('_', '-')}")
+            if isinstance(value, bool):
+                words.append(flag if value else f"--no-{flag[2:]}")
+            else:
+                words += [flag, str(value)]
+        return words
 
     def identify(self) -> dict[str, Any]:
         """Map the options as `to_mapping` does, but an object of a program to the digest of its content alone."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from p2pkm.data.out_of_core.index import FileIndex
     from p2pkm.engine.build_run import Run
 
-K_MAX = 25  # default maximum of the number of clusters, if the devices choose it
 _DEVICES = 16  # default number of devices without MPI
 _GRAPHS = 64  # graphs that a study keeps for later runs
 
@@ -191,7 +190,7 @@ def prepare(specs: RunSpecs, ranks: int | None) -> "Run":
     shards = shards.place(topology, names)
     if experiment.clusters == "auto":
         # The devices choose k later; the run is checked and planned for the largest one.
-        clusters = k_max = experiment.k_max or min(K_MAX, max(1, shards.m))
+        clusters = k_max = experiment.find_k_max(shards.m)
     run = build_run(
         specs.method.build(clusters),
         experiment.replaced(k_max=k_max),

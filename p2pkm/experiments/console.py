@@ -34,6 +34,9 @@ class Progress(Protocol):
     def tell(self, note: str) -> None:
         """Show a note before the run starts."""
 
+    def announce(self, notes: list[str]) -> None:
+        """Show notes of the result in advance if the run is long."""
+
     def close(self) -> None:
         """Remove the temporary part of the display."""
 
@@ -70,6 +73,9 @@ class Silent:
 
     def tell(self, note: str) -> None:
         """Ignore the note."""
+
+    def announce(self, notes: list[str]) -> None:
+        """Ignore the notes."""
 
     def close(self, *summary: Any, **options: Any) -> None:
         """Ignore the summary."""

@@ -94,7 +94,10 @@ def read_method(algorithm: Any, clusters: Any) -> RequestedMethod:
     ExperimentError
         If there is no such method, it is not complete, or `clusters` is not its number of clusters.
     """
-    if clusters is not None:
+    if isinstance(clusters, str):
+        if clusters != "auto":
+            raise ExperimentError(f"clusters is {clusters!r}; expected a whole number of at least 1, or 'auto'")
+    elif clusters is not None:
         check_integer(clusters, 1, "clusters")
     if isinstance(algorithm, str):
         return RequestedMethod(parse_method(RunOptions(algorithm=algorithm)).build)
@@ -105,7 +108,7 @@ def read_method(algorithm: Any, clusters: Any) -> RequestedMethod:
         check_declaration(kind, kind.__name__)
         return RequestedMethod(algorithm)
     check_declaration(type(algorithm), type(algorithm).__name__)
-    if isinstance(algorithm, MethodBase) and clusters not in (None, algorithm.k):
+    if isinstance(algorithm, MethodBase) and clusters not in (None, "auto", algorithm.k):
         raise ExperimentError(
             f"clusters is {clusters}, but algorithm has {algorithm.k}; expected one number. Remove clusters, or use "
             f"the class {type(algorithm).__name__} instead of an object"
@@ -114,8 +117,8 @@ def read_method(algorithm: Any, clusters: Any) -> RequestedMethod:
 
 
 def count_clusters(method: RequestedMethod, clusters: Any, labels: Any) -> int:
-    """Return the number of clusters: as asked for, of the method object, of the labels, or 8."""
-    if clusters is not None:
+    """Return the number of clusters: as asked for, of the method object, of the labels, or 8; "auto" is not one."""
+    if clusters not in (None, "auto"):
         return int(clusters)
     if method.k is not None:
         return method.k

@@ -96,6 +96,10 @@ def run_on_root(options: RunOptions, output: OutputOptions) -> int:
 def print_and_exit_code(result: Result, experiment: RunOptions, output: OutputOptions) -> int:
     """Print the summary of a run and return the exit code."""
     if output.json:
+        # Unlike the table, the summary has no notes, only the failure.
+        for note in result.notes:
+            if not output.quiet and note != result.summary.get("failure"):
+                print_note(note)
         print(json.dumps(result.summary), flush=True)
     else:
         output.console.close(result.summary, result.notes, guided=output.guide)
@@ -188,6 +192,7 @@ def execute(
             observers = Observers(
                 on_record=record,
                 tell=progress.tell,
+                announce=progress.announce,
                 names={name: shown.get(name) for name in (*_INPUTS, "out")},
                 link_models=_place_link_models(output.link_models, run.topology),
             )

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 @show_call("p2pkm.simulate(p2pkm.GTVMin(3), 'ring', X, devices=16), with points X of shape (m, d)")
 def simulate(
     algorithm: Any, graph: "str | nx.Graph | CSRGraph | TimeVaryingGraph | Topology | None", shards: Any, *,
-    devices: Any = None, partition: Any = None, clusters: int | None = None,
+    devices: Any = None, partition: Any = None, clusters: int | Literal["auto"] | None = None,
     rounds: int | None = None, all_rounds: bool = False, seed: int = 0, start: Any = None,
     record_every: int | None = None, baselines: bool = True, allow_disconnected: bool = False,
     rank_partition: Literal["auto", "blocks", "metis"] = "auto",
@@ -100,8 +100,10 @@ def simulate(
         Text as on the command line, such as ``"dirichlet:alpha=0.3"``, or the device of each row, as `devices`, or a
         function of the rows, float64[m, d], and the number of devices that returns it. None:
         the column of devices; with a number of devices, "dirichlet" for points with labels, else "iid".
-    clusters : int, optional
+    clusters : int or "auto", optional
         Number of clusters of a method that is text or a class. None: the number of classes of the labels, else 8.
+        "auto": the devices first choose a number from 1 to `k_max` by messages (`p2pkm.methods.init.choose_k`), also
+        in place of the k of a method object.
     rounds : int, optional
         Maximum number of rounds of the method; None: the default of the method (150 for GTVMin).
     all_rounds : bool, default=False
@@ -188,8 +190,7 @@ def simulate(
     checkpoint_every : int, optional
         Rounds between two checkpoints; None: about every 30 s.
     k_max : int, optional
-        If given, the devices first choose a number of clusters from 1 to `k_max` by messages
-        (`p2pkm.methods.init.choose_k`). It replaces the k of the method: ``simulate(p2pkm.GTVMin(1), ..., k_max=25)``.
+        Largest number of clusters that ``clusters="auto"`` considers; None: 25, or the number of points.
     stream : DataStream or str, optional
         Arrival, departure and movement of points during the method, such as ``"drawn:kind=slow,share=0.1"``, or the
         path of a data trace; see docs/howto/streams.md. The run then takes all its rounds.
@@ -243,7 +244,15 @@ def simulate(
     method = read_method(algorithm, clusters)
     graph = graph if isinstance(graph, str) else convert_foreign(graph)
     seed = check_integer(seed, 0, "seed")
-    shards = read_points(shards, devices, partition, graph, missing=missing, seed=seed, k=clusters or method.k)
+    shards = read_points(
+        shards,
+        devices,
+        partition,
+        graph,
+        missing=missing,
+        seed=seed,
+        k=method.k if clusters is None or isinstance(clusters, str) else clusters,
+    )
     algorithm = method.build(count_clusters(method, clusters, shards.labels))
     _check_flags(
         all_rounds=all_rounds,
@@ -259,8 +268,6 @@ def simulate(
         check_integer(checkpoint_every, 1, "checkpoint_every")
         if checkpoint is None:
             raise ExperimentError("checkpoint_every requires checkpoint, the folder. Set both, or remove it")
-    if k_max is not None:
-        algorithm = algorithm.with_k(check_integer(k_max, 1, "k_max"))
     link_model, stale_policy = (
         wrap_function(name, value) for name, value in (("link_model", link_model), ("stale_policy", stale_policy))
     )
@@ -270,7 +277,7 @@ def simulate(
         stale_policy=stale_policy, deadline=deadline, client_share=client_share, byzantine=byzantine,
         min_cluster_size=min_cluster_size,
         noise=noise, quantize=quantize, compress=compress, transforms=transforms, scale=scale, missing=missing,
-        stream=stream, k_max=k_max, clusters=None if k_max is None else "auto", checkpoint=checkpoint,
+        stream=stream, k_max=k_max, clusters=clusters, checkpoint=checkpoint,
         checkpoint_every=checkpoint_every, test_share=test_share,
     )  # fmt: skip
     requested = read_metrics(metrics, "metrics")
@@ -281,6 +288,10 @@ def simulate(
     names = shards.names
     shards, notes = hold_out(shards, test_share, seed)
     shards = shards.place(topology, names)
+    if clusters == "auto":
+        # The devices choose k later; the run is checked for the largest one.
+        options = options.replaced(k_max=options.find_k_max(shards.m))
+        algorithm = algorithm.with_k(options.k_max)
     run = build_run(algorithm, options, topology, shards, graph=attributes, channel=channel)
     run = replace(
         run,

@@ -1,6 +1,7 @@
 """Status of a run by its folder: done, interrupted, failed, running or killed."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from p2pkm.storage.study_mark import BENCH, COMPARISON, PATH, SWEEP, kind_of
 _SINGLE = ("manifest.json", "config.toml", "chain.npz", "checksums.sha256")
 _RESUMABLE = (
     "which keeps rows instead of run folders. Use p2pkm resume to continue it or to print it again; for a run folder, "
-    "start one of its runs with python -m p2pkm ... --out NEW"
+    "start one of its runs by its command, printed by python -m p2pkm study status {folder} --commands"
 )
 _COLLECTIONS = {
     SWEEP: f"a study, {_RESUMABLE}",
@@ -96,7 +97,7 @@ def describe_run_collection(folder: Path) -> str:
     if not folder.is_dir() or any((folder / name).exists() for name in _SINGLE):
         return ""
     if kind := _COLLECTIONS.get(kind_of(folder)):
-        return kind
+        return kind.format(folder=shlex.quote(str(folder)))
     runs = _find_runs(folder)
     return f"{len(runs)} run{'s' * (len(runs) > 1)}. Use the folder of one run, such as {runs[0]}" if runs else ""
 

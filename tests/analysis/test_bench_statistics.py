@@ -5,6 +5,7 @@ import io
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -224,7 +225,7 @@ def test_factors_are_paired_and_equal_entries_have_an_interval_without_width():
 
 def test_the_order_of_rows_changes_nothing(drawn, ranking):
     shuffled = [drawn[i] for i in np.random.default_rng(0).permutation(len(drawn))]
-    assert summarize(shuffled).table() == ranking.table()
+    assert summarize(shuffled).entries == ranking.entries
 
 
 # --- output
@@ -233,12 +234,21 @@ def test_the_order_of_rows_changes_nothing(drawn, ranking):
 def test_csv_latex_and_text_have_every_entry(ranking, tmp_path):
     path = tmp_path / "ranking.csv"
     table = list(csv.DictReader(io.StringIO(ranking.to_csv(path))))
-    assert path.read_text() == ranking.to_csv() and len(table) == len(ranking.entries) == len(ranking.table())
+    assert path.read_text() == ranking.to_csv() and len(table) == len(ranking.entries)
     assert [float(line["excess"]) for line in table] == [entry.excess for entry in ranking.entries]
     for text in (ranking.text(), ranking.to_latex(caption="Ranking", label="tab:bench")):
         assert all(entry.entry in text for entry in ranking.entries)
     assert r"\caption{Ranking}" in ranking.to_latex(caption="Ranking") and "tied" not in ranking.text()
     assert ranking.to_latex().count("\\\\") == len(ranking.entries) + 1
+
+
+def test_a_frame_has_the_entries_with_the_columns_of_the_csv(ranking):
+    frame = ranking.to_frame()
+    read = pd.read_csv(io.StringIO(ranking.to_csv()), float_precision="round_trip")
+    assert list(frame.columns) == list(read.columns) and "excess" in frame
+    assert frame["entry"].tolist() == [entry.entry for entry in ranking.entries]
+    assert frame.set_index("entry").loc[ranking.main[0].entry, "place"] == 1
+    assert frame["excess"].tolist() == read["excess"].tolist()
 
 
 def test_advice_follows_its_rule(drawn, ranking):

@@ -159,7 +159,7 @@ def test_methods_without_rows_are_refused(name):
         (p2pkm.GTVMin(3), {"faults": "loss=0.1"}, "late or lost"),
         (p2pkm.GTVMin(3), {"byzantine": "1"}, "that are not differences"),
         (p2pkm.GTVMin(3), {"noise": 0.1}, "not a multiple of the step size"),
-        (p2pkm.GTVMin(3, swaps=True), {}, "with swaps"),
+        (p2pkm.GTVMin(3, swaps=True), {}, "gtvmin with swaps=true: the method moves"),
         (p2pkm.GTVMin(3, local_steps=2), {}, "local_steps=2"),
         (p2pkm.GTVMin(3, schedule="async"), {"link_model": "lan"}, "late or lost"),
         (p2pkm.GTVMin(3), {"graph": topologies.peer_sampler(6, degree=4, period=2, seed=2)}, "links change"),

@@ -240,7 +240,7 @@ def test_without_the_option_such_rows_do_leave(monkeypatch):
     (("--algorithm", "admm"), "by their number"),
     (("--init", "d2-sampling"), "raw points"),
     (("--init", "leader"), "raw points"),
-    (("--algorithm", "gtvmin:swaps=true"), "with swaps tries local points as centroids"),
+    (("--algorithm", "gtvmin:swaps=true"), "gtvmin with swaps=true: the method tries local points as centroids"),
     (("--algorithm", "gtvmin:local_steps=2"), "sends centroids after passes that are not checked"),
 ])  # fmt: skip
 def test_what_cannot_withhold_is_refused(words, said):

@@ -170,7 +170,7 @@ BEFORE = {  # stages before the method
     "shares": ({"coupling": "bayes", "shares": True}, {}),
     "standard": ({}, {"scale": "standard"}),
     "minmax": ({}, {"scale": "minmax"}),
-    "choice of k": ({}, {"k_max": 5}),
+    "choice of k": ({}, {"clusters": "auto", "k_max": 5}),
     "integers": ({}, {"quantize": "rice"}),
     "suppressed": ({"init": "bounding-box"}, {"min_cluster_size": 9}),
     "losses": ({"init": "flooded-summaries"}, {"faults": "loss=0.1,stages=all"}),

@@ -1,11 +1,16 @@
 """Description of tables: the options that it suggests read the table."""
 
+import csv
 import json
+import re
+import shlex
+from collections import Counter
 
 import numpy as np
 import pytest
 
 import p2pkm
+from p2pkm.data.readers.intake import split_list
 from tests.support.run_cli import here
 from tests.support.sampling import thin
 
@@ -29,7 +34,7 @@ def test_every_column_has_a_kind_and_a_use(untidy):
     described = p2pkm.describe_table(untidy)
     assert {column.name: (column.kind, column.use) for column in described.columns} == {
         "Klinik": ("category", "device"),
-        "Patient": ("text", "ID, left out"),
+        "Patient": ("text", "ID, copied"),
         "Größe": ("number", "feature"),
         "Geschlecht": ("category", "feature, 0 or 1"),
         "Aufnahme": ("date", "feature, in days"),
@@ -42,8 +47,8 @@ def test_every_column_has_a_kind_and_a_use(untidy):
     assert any("device 'Düren' has only 1 row:" in note for note in described.notes)
     assert described.columns[4].missing == pytest.approx(0.2) and described.columns[5].range == "980 to 7400"
     assert described.options == {
-        "device_column": "Klinik", "drop": "Patient,leer,fest", "encode": "Geschlecht,Aufnahme", "missing": "drop",
-        "na": "-99", "decimal": ",", "thousands": ".",
+        "device_column": "Klinik", "drop": "leer,fest", "encode": "Geschlecht,Aufnahme", "keep": "Patient",
+        "missing": "drop", "na": "-99", "decimal": ",", "thousands": ".",
     }  # fmt: skip
     table = p2pkm.read_table(untidy, **described.options)
     assert table.points.shape == (3, 5)
@@ -88,7 +93,7 @@ def test_skewed_columns_and_identifiers_are_named():
         "cost": np.exp(3 * rng.normal(size=50)),
         "x": rng.normal(size=50),
     })
-    assert described.columns[0].use == "ID, left out" and described.options == {"drop": "nr"}
+    assert described.columns[0].use == "ID, copied" and described.options == {"keep": "nr"}
     assert "consider its logarithm" in described.columns[1].suspicions[0] and not described.columns[2].suspicions
 
 
@@ -182,3 +187,71 @@ def test_a_site_column_with_a_few_missing_values_names_the_devices():
     assert p2pkm.Shards.deal(p2pkm.read_table(frame, **described.options)).n == 2
     many = p2pkm.describe_table(frame | {"hospital": ["Bonn"] * 100 + ["Essen"] * 150 + [""] * 50})
     assert many.options["device_column"] == "ward"
+
+
+M = 24
+# Columns about which the description gives advice, one name each.
+ADVISED = {
+    "text identifier": {"patient": [f"p-{i}" for i in range(M)]},
+    "numbered": {"nr": [3 * i for i in range(M)]},
+    "name with a comma": {"code, internal": [f"c{i}" for i in range(M)]},
+    "constant": {"fixed": [7] * M},
+    "placeholder": {"crp": [-99 if i == 5 else round(1 + i / 7, 2) for i in range(M)]},
+    "wide": {"cost": [5_000 * i % 7_919 for i in range(M)]},
+    "names alike": {"site": ["Köln", "Koeln", "Bonn", "KÖLN", "Köln", "Bonn"] * 4},
+    "names alike, with an equals sign": {"site": ["a=b", "A=b", "c"] * 8},
+    "names alike, with a comma": {"site": ["Köln, West", "Koeln, West", "Bonn"] * 8},
+    "a site of few rows": {"site": ["Bonn"] * 20 + ["Essen"] * 4},
+}
+
+
+def write(path, columns):
+    """Write columns and two features to a CSV file."""
+    rng = np.random.default_rng(2)
+    both = {"x": rng.normal(size=M).round(3).tolist(), "y": rng.normal(size=M).round(3).tolist()} | columns
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([list(both), *zip(*both.values(), strict=True)])
+
+
+@pytest.mark.parametrize("names", [[name] for name in ADVISED] + [["numbered", "placeholder", "wide", "names alike"]])
+def test_the_command_has_the_options_of_the_advice(names, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "t.csv", {key: value for name in names for key, value in ADVISED[name].items()})
+    described = p2pkm.describe_table("t.csv")
+    words = shlex.split(described.command)
+    given = dict(zip(words[1::2], words[2::2], strict=True))
+    advice = [*described.notes, *(text for column in described.columns for text in column.suspicions)]
+    asserted = " ".join(text for text in advice if "consider" not in text)
+    for flag, value in re.findall(r"(--[a-z-]+)(?: ('[^']*'|[^\s:.);,]+))?", asserted):
+        assert flag in given
+        if "=" in value or value.lstrip("-").isdigit():
+            assert given[flag] == shlex.split(value)[0]
+    for column in described.columns:  # each column has the option that its use says
+        listed = {name: split_list(given.get(f"--{name}", "")) for name in ("keep", "drop", "encode")}
+        uses = {"keep": "ID, copied", "drop": "left out: constant", "encode": "feature, one per category"}
+        assert {name for name in listed if column.name in listed[name]} == {
+            name for name, use in uses.items() if column.use == use
+        }
+    table = p2pkm.read_table("t.csv", **described.options)
+    assert set(table.copied or ()) == {column.name for column in described.columns if column.use == "ID, copied"}
+    if "site" in {column.name for column in described.columns}:
+        left_out = M - len(table.device)  # rows with a missing value
+        assert set(table.device.tolist()) == set(described.devices)
+        assert sum(described.devices.values()) == len(table.device) + left_out * ("missing" in described.options)
+    assert here(*words[1:], "--dry-run").code == 0
+
+
+def test_files_whose_names_are_alike_are_read_as_one_device(tmp_path):
+    for name in ("Bonn", "Köln", "Koeln"):
+        write(tmp_path / f"{name}.csv", {})
+    described = p2pkm.describe_table(tmp_path)
+    assert described.options == {"rename": "Köln=Koeln"} and described.devices == {"Bonn": M, "Koeln": 2 * M}
+    assert p2pkm.describe_table(tmp_path, rename="Koeln=Mainz").devices == {"Bonn": M, "Mainz": M, "Köln": M}
+    assert Counter(p2pkm.read_table(tmp_path, **described.options).device.tolist()) == described.devices
+
+
+def test_new_names_that_were_given_are_kept(tmp_path):
+    write(tmp_path / "t.csv", {"site": ["Köln", "Koeln", "Cologne", "Bonn"] * 6})
+    described = p2pkm.describe_table(tmp_path / "t.csv", rename="Cologne=Koeln")
+    assert described.devices == {"Bonn": 6, "Koeln": 18}
+    assert split_list(described.options["rename"]) == ("Cologne=Koeln", "Köln=Koeln")

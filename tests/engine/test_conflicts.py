@@ -28,7 +28,7 @@ DEVICE = np.arange(24) % N
 # A run of each feature: options of `simulate`. Features that no entry stands for fail the test.
 TRIALS = {
     "`--graph`": lambda folder: {"graph": topologies.ring(N)},
-    "`-k auto`": lambda folder: {"k_max": K},
+    "`-k auto`": lambda folder: {"clusters": "auto", "k_max": K},
     "`--scale standard`, `minmax`": lambda folder: {"scale": "standard"},
     "`--missing mean`": lambda folder: {"missing": "mean"},
     "checkpoints": lambda folder: {"checkpoint": folder},
@@ -107,7 +107,7 @@ def test_the_first_conflict_of_the_table_is_reported():
     method = p2pkm.Private(K, epsilon=1.0, radius=9.0)
     asked = {"k_max": 3, "scale": "minmax", "checkpoint_every": 2, "start": X[:K], "stream": "drawn", "noise": 0.1}
     for name, words in (
-        ("k_max", "k_max"),
+        ("k_max", "clusters='auto' cannot be combined with private"),
         ("scale", "scale"),
         ("checkpoint_every", "checkpoint_every 2"),
         ("start", "start"),
@@ -129,7 +129,7 @@ def test_a_condition_that_no_method_can_exclude_is_an_error(key):
 
 # Parameters of GTVMin and options of a run, for each feature of the rows about two features.
 FEATURES = {
-    conflicts.K_AUTO: ({}, {"k_max": K}),
+    conflicts.K_AUTO: ({}, {"clusters": "auto", "k_max": K}),
     conflicts.START: ({}, {"start": np.broadcast_to(X[[0, 12]], (N, K, 2))}),
     conflicts.GROUPS: ({"groups": 2}, {}),
     conflicts.NO_ROUNDS: ({}, {"rounds": 0}),

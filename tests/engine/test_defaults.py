@@ -1,6 +1,7 @@
 """Values of coupling, relaxation and start that a run chooses if the method leaves them open."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -190,6 +191,25 @@ def test_what_refuses_a_choice_by_name_is_why_it_is_not_the_default(method, opti
     with pytest.raises(ExperimentError) as found:
         plan(p2pkm.GTVMin(3, coupling="auto", **method), graph, **options)
     assert reason == str(found.value).partition(". ")[0]
+
+
+# What the reasons call the parameters and options of `REFUSED`.
+NAMES = ("groups", "init", "hops", "robust", "matching", "normalize_losses", "star_term", "update", "safeguard",
+         "swaps", "local_steps", "start", "rounds", "stream", "noise", "faults", "byzantine", "min_cluster_size",
+         "quantize", "link_model")  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "options", "graph", "word"), REFUSED)
+@pytest.mark.sample(5)
+def test_the_note_names_the_combination_that_is_not_possible_and_no_other(method, options, graph, word):
+    (note,) = plan(p2pkm.GTVMin(3, **method), topologies.complete(12) if graph is None else graph, **options).notes
+    combination = note.partition(", not its default coupling=auto: ")[2].partition(": ")[0]
+    assert re.search("coupling='?auto", combination)
+    given = {*method, *options} - {"schedule"} | ({"hops"} if "hops" in word else set())
+    if "normalize" in word:
+        given = {"normalize_losses"}
+    named = {name for name in NAMES if re.search(rf"\b{name}\b", combination.replace("initial", ""))}
+    assert named == given
 
 
 @pytest.mark.parametrize(("method", "options"), [

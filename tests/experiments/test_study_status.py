@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import pytest
 
 import p2pkm
 import p2pkm.experiments.studies.run_study as module
+from p2pkm.cli.run import run_command
+from p2pkm.engine.run_options import OPTIONS, RunOptions
 from p2pkm.experiments.studies.status import _measure_rate, read_status
 from p2pkm.storage.study_rows import RowWriter
 from tests.support.run_cli import environment, here
@@ -170,3 +173,135 @@ def test_two_jobs_of_the_same_runs_execute_none_of_them_twice(tmp_path):
     assert read_status(tmp_path / "s").missing == 0
     rows = b"".join(path.read_bytes() for path in (tmp_path / "s/runs").iterdir()).count(b'\n{"run": ')
     assert rows == 60
+
+
+def list_commands(folder):
+    """Return the commands of the runs of a study by the keys of its rows, and check that both outputs have them."""
+    commands = json.loads(here("study", "status", folder, "--commands", "--format", "json").out)
+    assert here("study", "status", folder, "--commands").out.splitlines() == list(commands.values())
+    assert all(command.startswith("python -m p2pkm ") for command in commands.values())
+    return commands
+
+
+# Tables whose names a shell would read otherwise, and options of each kind.
+VARIED = {
+    "methods": """
+data = "grid16:points=5"
+test_share = 0.25
+all_rounds = true
+baselines = false
+[grid]
+algorithm = ["gtvmin:coupling=30", "fkm:server_n_init=2", "local"]
+graph = ["ring", "small-world:degree=2,rewire=0.5"]
+""",
+    "files": """
+data = "it's $HOME; a table.csv"
+device_column = "the site"
+drop = '"a ""quoted"", name",id'
+decimal = ","
+na = "-99"
+missing = "median"
+scale = "ranges:x=0..10,y=-1..1"
+[[runs]]
+clusters = "auto"
+k_max = 3
+[[runs]]
+clusters = 2
+groups = true
+algorithm = "treelloyd"
+[[runs]]
+clusters = 2
+groups = false
+""",
+    "faults": """
+data = "blobs"
+faults = "loss=0.2"
+link_model = "wan:latency=0.05"
+stale_policy = "drop"
+[grid]
+coupling = [0.5, 1e-05]
+min_cluster_size = [0, 2]
+""",
+}
+
+
+@pytest.mark.parametrize("name", VARIED)
+@pytest.mark.sample(3)
+def test_the_command_of_a_run_repeats_its_row(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    heads = ["the site", "x", "y", '"a ""quoted"", name"', "id"]
+    lines = [";".join([f"s{i % 4}", f"{i % 7},5", "-99" if i == 4 else f"0,{i % 9}", "1", str(i)]) for i in range(40)]
+    (tmp_path / "it's $HOME; a table.csv").write_text("\n".join([";".join(heads), *lines]) + "\n")
+    text = VARIED[name] if name == "files" else "devices = 4\n" + VARIED[name]
+    (tmp_path / "s.toml").write_text("rounds = 3\nplot = false\nseeds = [0, 5]\n" + text)
+    ending = here("study", "s.toml", "--out", "my study", "-q")
+    assert ending.code == 0, ending.out + ending.err
+    commands = list_commands("my study")
+    rows = [json.loads(line) for line in (tmp_path / "my study" / "study.jsonl").read_text().splitlines()]
+    assert list(commands) == [row["key"] for row in rows]
+    for row in rows:
+        again = here(*shlex.split(commands[row["key"]])[3:], "--out", "none", "-q", "--format", "json")
+        assert json.loads(again.out)["centroids_sha256"] == row["centroids_sha256"]
+
+
+@pytest.mark.slow
+def test_a_shell_runs_the_command_of_a_comparison(tmp_path):
+    words = ("--algorithm", "gtvmin:coupling=3,fkm", "--graph", "ring", "--seeds", "0,7", "--devices", 4, "--rounds", 3,
+             "--data", "grid16:points=5", "--out", tmp_path / "c", "--no-plot", "-q")  # fmt: skip
+    assert here("compare", *words).code == 0
+    command = list_commands(tmp_path / "c")[list_rows(tmp_path / "c")[1]["key"]]
+    python = f"{shlex.quote(sys.executable)}{command.removeprefix('python')} --out one --format json --no-plot"
+    done = subprocess.run(
+        python, shell=True, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["centroids_sha256"] == list_rows(tmp_path / "c")[1]["centroids_sha256"]
+    assert here("verify", tmp_path / "one").code == 0
+
+
+def test_objects_of_a_program_have_no_command(tmp_path):
+    p2pkm.study(
+        grid={"algorithm": {"ours": p2pkm.FKM(2), "text": "local"}}, data="blobs", devices=3, rounds=2, seeds=[0],
+        clusters=2, plot=False, out=tmp_path / "s", progress=False,
+    )  # fmt: skip
+    ours, text = here("study", "status", tmp_path / "s", "--commands").out.splitlines()
+    assert ours.startswith("# ours") and "object of a Python program" in ours and "(object" not in ours
+    assert text.startswith("python -m p2pkm ") and "--algorithm local" in text
+
+
+def test_the_advice_to_start_one_of_the_runs_names_their_commands(folder):
+    moved = folder.rename(folder.with_name("a study"))
+    ending = here("verify", moved)
+    assert ending.code == 3 and f"python -m p2pkm study status '{moved}' --commands" in ending.err
+    # Runs that failed or were rejected have a command, too: it repeats the failure.
+    commands = list_commands(moved)
+    assert len(commands) == RUNS
+    rejected = next(command for command in commands.values() if "degree=9" in command)
+    assert here(*shlex.split(rejected)[3:], "--out", "none").code == 3
+
+
+# A value of each option that is not its default; options that are text have blanks and quotes.
+VALUES = {
+    "devices": 7, "missing": "drop", "header": "yes", "decimal": ",", "dates": "dmy", "scale": "minmax",
+    "na": "-99,n/a", "dtype": "float32", "test_share": 0.1, "clusters": 3, "algorithm": "fkm:server_n_init=3",
+    "init": "leader", "groups": True, "alpha": 1e-07, "coupling": "links", "schedule": "jacobi", "relaxation": 0.3,
+    "local_steps": 2, "rounds": 0, "all_rounds": True, "tol": 0.1, "seed": 2**62, "record_every": 2, "silhouette": True,
+    "link_model": "wan:latency=0.05", "faults": "loss=0.1,dropout=0.02", "stale_policy": "keep:age=3", "deadline": 0.1,
+    "client_share": "0.1:by=size", "byzantine": "2:kind=flip", "min_cluster_size": 2, "noise": 0.1, "quantize": "none",
+    "compress": "topk:share=0.2", "stream": "drawn:kind=slow", "checkpoint_every": 0, "baselines": False,
+    "allow_disconnected": True, "rank_partition": "blocks", "require_converged": True, "k_max": 5,
+}  # fmt: skip
+UNPRINTED = {"out", "plot", "figures", "transforms"}  # not of the result, and of an installed package
+
+
+@pytest.mark.parametrize("name", sorted(OPTIONS.keys() - UNPRINTED))
+@pytest.mark.sample(10)
+def test_the_command_line_reads_the_words_of_each_option(name):
+    more = {"clusters": "auto"} if name == "k_max" else {}
+    options = RunOptions(**more | {name: VALUES.get(name, 'it\'s "$a"; b')})
+    words = options.to_words()
+    assert shlex.split(shlex.join(words)) == words
+    given = run_command.make_context("run", list(words)).params
+    read = RunOptions.from_mapping(
+        {key: given[key] for key in OPTIONS if given.get(key) is not None}, "the command line"
+    )
+    assert read.to_mapping() == options.to_mapping() and read != RunOptions()

@@ -153,7 +153,7 @@ def test_known_centers_are_compared_in_the_units_of_the_run():
         [
             {"scale": "standard"},
             {"missing": "mean"},
-            {"k_max": 4},
+            {"clusters": "auto", "k_max": 4},
             {"min_cluster_size": 2, "quantize": "none"},
             {"algorithm": "treelloyd"},
             {"algorithm": "fkm"},

@@ -634,10 +634,10 @@ P2PKM_MEMORY=0 --true-centers bomb.npz         | 3 | decompresses to
 --init rows:per-cluster=0                      | 2 | at least 1
 --init rows:least=0                            | 2 | at least 1
 -k auto --k-max 0                              | 2 | at least 1
--k 3 --k-max 5                                 | 2 | the number of clusters is not auto
+-k 3 --k-max 5                                 | 2 | k_max is 5, but clusters is 3; expected auto
 -k many                                        | 2 | expected a whole number
--k auto --groups                               | 2 | -k auto (k_max) cannot be combined with --groups
--k auto --algorithm feddp:epsilon=1,radius=9   | 2 | -k auto with k_max 25 cannot be combined with feddp
+-k auto --groups                               | 2 | -k auto cannot be combined with --groups
+-k auto --algorithm feddp:epsilon=1,radius=9   | 2 | -k auto cannot be combined with feddp
 -k auto --k-max 99999                          | 3 | expected at most as many
 --alpha 1e101                             | 2 | at most 1e+100
 -k 4611686018427387904                    | 3 | does not fit into memory

@@ -254,8 +254,8 @@ compare --out full                        | does not hold a comparison
 --algorithm gtvmin:shares=true            | shares=true requires coupling=bayes, links, strong or a number
 --coupling auto --algorithm gtvmin:shares=true | auto chooses whether shares are used
 --coupling auto --algorithm gtvmin:swaps=true | it may choose shares, which require one exact pass per turn
---coupling auto --groups                  | these change the links from which the coupling is chosen
---coupling auto --robust saturate         | these change the links from which the coupling is chosen
+--coupling auto --groups                  | --groups, which changes the links from which
+--coupling auto --robust saturate         | --robust saturate, which changes the links from which
 --coupling auto --init local              | initial centroids that all devices agreed on
 --coupling rehearsal                      | It is gone. Use coupling=auto
 --no-accept                               | The acceptance test is gone
@@ -266,7 +266,7 @@ compare --out full                        | does not hold a comparison
 --coupling auto --stream drawn            | neighbors are compared before the first round
 --coupling auto --graph edge-markov       | compares neighbors before the first round
 --coupling auto --quantize rice           | may choose shares, with which it minimizes between the grid points
---coupling links --groups                 | these change the links from which the coupling is chosen
+--coupling links --groups                 | --groups, which changes the links from which
 --coupling bayes --init local             | initial centroids that all devices agreed on
 --coupling links --robust trim            | coupling=links and robust=trim cannot be combined
 --coupling links --faults loss=0.1        | neighbors are compared by messages that arrive unchanged

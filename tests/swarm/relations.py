@@ -76,6 +76,7 @@ def call_of(case: Any) -> Call:
     config = Config.from_mapping(load_toml(str(case.run / "config.toml"), "config"), "config")
     real = prepare(replace(config, out="none"), None)
     given = {name: getattr(real.options, name) for name in _OPTIONS}
+    given["clusters"] = None if given["k_max"] is None else "auto"
     given["missing"] = "refuse" if real.options.missing == "drop" else real.options.missing  # rows are left out
     given["quantize"] = case.summary["quantize"] or "none"  # the method has its defaults filled in
     served = needs_hub(real.algorithm)

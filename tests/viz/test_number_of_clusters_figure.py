@@ -19,7 +19,7 @@ def solve(**options):
 
 
 def test_every_index_has_a_curve_with_its_best_number():
-    result = solve(k_max=9)
+    result = solve(clusters="auto", k_max=9)
     ax = plot_k(result).axes[0]
     labels = [line.get_label() for line in ax.get_lines() if not line.get_label().startswith("_")]
     assert len(labels) == len(INDICES) + 1
@@ -29,7 +29,7 @@ def test_every_index_has_a_curve_with_its_best_number():
 
 
 def test_a_number_without_a_value_has_no_place_on_the_curve():
-    result = solve(k_max=5)
+    result = solve(clusters="auto", k_max=5)
     name = next(iter(INDICES))
     indices = result.summary["k_indices"] | {name: [1.0, None, 3.0, 2.0]}
     summary = result.summary | {"k_indices": indices, "k_preferred": result.summary["k_preferred"] | {name: 3}}
@@ -39,7 +39,7 @@ def test_a_number_without_a_value_has_no_place_on_the_curve():
 
 @pytest.mark.slow
 def test_only_runs_that_chose_have_the_figure(tmp_path):
-    assert "k.png" in {path.name for path in draw_all(solve(k_max=9), tmp_path / "auto")}
+    assert "k.png" in {path.name for path in draw_all(solve(clusters="auto", k_max=9), tmp_path / "auto")}
     assert "k.png" not in {path.name for path in draw_all(solve(), tmp_path / "given")}
     assert not plot_k(solve()).axes[0].get_lines()
 

@@ -60,7 +60,7 @@ def runs():
         "eight features": solve(p2pkm.GTVMin(3), ring, d=8, labeled=False),
         "server": solve(p2pkm.FKM(3), None),
         "groups": solve(p2pkm.GTVMin(3, groups=True), named(topologies.communities(12, bridges=2))),
-        "k": solve(p2pkm.GTVMin(3), ring, k_max=9, rounds=1),
+        "k": solve(p2pkm.GTVMin(3), ring, clusters="auto", k_max=9, rounds=1),
         "stream": solve(p2pkm.TreeLloyd(3), ring, rounds=6, stream="drawn:kind=jump,at=3,share=0.5"),
     }
 

@@ -114,7 +114,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         Treatment of missing values. "mean", "median": the devices compute this statistic of each feature by messages
         and fill it in.
     k_max : int, default=25
-        Largest number of clusters considered for "auto"; at most the number of rows.
+        Largest number of clusters considered for ``n_clusters="auto"``, at most the number of rows; else ignored.
     test_share : float, default=0.0
         Share of the rows of each device, from 0 to below 1, on which nothing is fitted. ``result_.summary`` and
         ``result_.devices`` have the scores of each device on these test rows, beside one clustering for all devices and
@@ -251,13 +251,13 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         weights = check_weights(sample_weight, len(points))
         rows = len(points[_select_weighted(weights)])
         check_size(params, len(points), rows)
-        k_max = find_k_max(params, rows)
         if devices is None:
             _warn_of_devices(y, len(points), self.n_clusters)
         self._columns = columns
         resolved, shards = assign_rows(params, points, weights, devices)
         shards = replace(shards, features=self._name_features(X))
         shards, weights = self._hold_out(shards, weights, resolved.seed)
+        k_max = find_k_max(params, shards.m)
         points = self._learn_fill_values(points, weights)
         self._n_init, self.wire_bytes_, lowest = count_runs(self.get_params(deep=False)), 0, np.inf
         for seed in derive_seeds(resolved.seed, self._n_init):
@@ -508,6 +508,7 @@ class P2PKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             seed=seed,
             baselines=self.test_share > 0.0,
             missing=cast(Any, self.missing),
+            clusters=None if k_max is None else "auto",
             k_max=k_max,
             start=start,
         )

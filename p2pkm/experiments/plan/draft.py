@@ -17,7 +17,6 @@ from p2pkm.data.size_estimate import Size, measure
 from p2pkm.engine.build_run import Run, build_run, check_fit
 from p2pkm.engine.run_options import RunOptions
 from p2pkm.experiments.config import (
-    K_MAX,
     RunSpecs,
     build_topology,
     follow_graph,
@@ -138,7 +137,7 @@ def resolve_experiment(specs: RunSpecs, ranks: int | None, *, count: bool = True
         # Points that differ in double precision may be equal in single precision.
         size = size._replace(distinct=1)
     auto = experiment.clusters == "auto"
-    k_max = (experiment.k_max or min(K_MAX, max(1, size.points))) if auto else None
+    k_max = experiment.find_k_max(size.points) if auto else None
     clusters = k_max or experiment.clusters or size.classes or _CLUSTERS
     by_column = partition is None or partition.name == "column"
     n = experiment.devices or (size.devices if by_column else None)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 
 from p2pkm.analysis.study_table import name_run
 from p2pkm.core.cache import shared_cache
-from p2pkm.core.errors import DataError
+from p2pkm.core.errors import DataError, ExperimentError
 from p2pkm.core.program_object import find_label
 from p2pkm.core.text_table import align_columns
 from p2pkm.core.units import count, format_seconds
@@ -165,6 +166,29 @@ def read_status(folder: Path) -> StudyStatus:
     )  # fmt: skip
 
 
+def list_commands(folder: Path) -> dict[str, str]:
+    """Map the key of each run of a study to the command that repeats it, in the order of the runs.
+
+    Of a run with an object of a program, the text says so instead, as a comment of the shell.
+
+    Raises
+    ------
+    P2PKMError
+        If the folder holds no study, comparison or benchmark.
+    """
+    with shared_cache():
+        design = _read_design(folder)
+        cells = dict(zip(design.keys, design.cells, strict=True))
+    return {key: _write_command(cell) for key, cell in cells.items()}
+
+
+def _write_command(cell: RunOptions) -> str:
+    try:
+        return shlex.join(["python", "-m", "p2pkm", *cell.to_words()])
+    except ExperimentError:
+        return f"# {_name(cell)}: no command, because it has an object of a Python program; run the program again"
+
+
 def _read_design(folder: Path) -> Design:
     """Return the design of the study in a folder; configurations that cannot run are not searched."""
     asked = read_mark(folder)
@@ -180,8 +204,8 @@ def _read_design(folder: Path) -> Design:
 
 
 def _name(cell: RunOptions) -> str:
-    graph = None if cell.graph is None else str(cell.graph)
-    return f"{name_run(str(cell.algorithm), graph)}, seed {cell.seed}"
+    graph = None if cell.graph is None else str(find_label(cell.graph))
+    return f"{name_run(str(find_label(cell.algorithm)), graph)}, seed {cell.seed}"
 
 
 def _count_reasons(failures: Sequence[Row]) -> dict[str, int]:

@@ -488,7 +488,7 @@ class GTVMin(MethodBase):
             return f"with {self._estimated} sends means of small clusters, too"
         if self.local_steps > 1:
             return f"with local_steps={self.local_steps} sends centroids after passes that are not checked"
-        return "with swaps tries local points as centroids" if self.swaps else ""
+        return "with swaps=true tries local points as centroids" if self.swaps else ""
 
     def _reason_against_integers(self) -> str:
         """Explain why centroids cannot move on a grid with these parameters; empty: they can."""
@@ -497,8 +497,8 @@ class GTVMin(MethodBase):
         if self.coupling == "auto":
             return "with coupling=auto may choose shares, with which it minimizes between the grid points"
         if self.shares:
-            return "with shares minimizes between the grid points"
-        return "with swaps moves centroids to points between the grid points" if self.swaps else ""
+            return "with shares=true minimizes between the grid points"
+        return "with swaps=true moves centroids to points between the grid points" if self.swaps else ""
 
     def _reason_for_static_links(self) -> str:
         """Explain why links must not change with these parameters; empty: they may."""
@@ -700,42 +700,62 @@ def _check(method: GTVMin) -> None:
             continue
         if check_scalar(value, name.removesuffix("_rule")) not in known:
             raise ExperimentError(f"unknown {name.removesuffix('_rule')} {value!r}. {suggest(str(value), known)}")
-    if (method.groups or method.robust == "saturate") and isinstance(method.coupling, str):
+    _check_estimates(method)
+    _check_passes(method)
+    for name, label in (("k", "clusters"), ("local_steps", "local_steps")):
+        check_integer(getattr(method, name), 1, label)
+    _check_numbers(method)
+
+
+def _check_estimates(method: GTVMin) -> None:
+    """Reject couplings and shares that are found from the points, where a parameter excludes this; name only that one.
+
+    The note of a run that cannot use its default coupling has the same reason.
+    """
+    changing = "--groups" if method.groups else "--robust saturate" if method.robust == "saturate" else ""
+    if changing and isinstance(method.coupling, str):
         raise ExperimentError(
-            f"--coupling {method.coupling} cannot be combined with --groups or --robust saturate: these change the "
-            "links from which the coupling is chosen. Use a number, for example --coupling 10."
+            f"--coupling {method.coupling} cannot be combined with {changing}, which changes the links from which the "
+            "coupling is chosen. Use a number, for example --coupling 10."
         )
-    if (method.groups or method._has_different_starts) and method._estimated:
+    starts = "--groups" if method.groups else "--init local" if method.init.name == "local" else ""
+    if method._has_different_starts and not starts:
+        starts = f"a limit of hops (--init {method.init})"
+    if starts and method._estimated:
         raise ExperimentError(
-            f"{method._estimated} cannot be combined with --groups, --init local or a limit of hops: it requires "
-            "initial centroids that all devices agreed on. Use a coupling with a number, without shares, or --init "
-            "global without --groups."
+            f"{method._estimated} cannot be combined with {starts}: neighbors are compared from initial centroids that "
+            "all devices agreed on. Use a coupling with a number, without shares, or --init global without --groups."
         )
     if method.groups and method.init.name != "global":
         raise ExperimentError(
             f"--groups and --init {method.init} cannot be combined: the stage that finds groups gives the initial "
             "centroids. Remove one."
         )
-    has_other_passes = method.local_steps > 1 or method.swaps or method.safeguard
     if method.shares and method.coupling == "auto":
         raise ExperimentError(
             "shares=true and coupling=auto cannot be combined: auto chooses whether shares are used. Remove shares, or "
             "use coupling=bayes, links, strong or a number."
         )
-    if method.coupling == "auto" and has_other_passes:
+    if method.shares and method.coupling is None:
         raise ExperimentError(
-            "coupling=auto cannot be combined with local_steps, swaps or safeguard: it may choose shares, which "
-            "require one exact pass per turn. Use coupling=bayes or links, or remove them."
+            "shares=true requires coupling=bayes, links, strong or a number. Use coupling=bayes, or remove shares."
         )
-    if method.shares and (method.coupling is None or has_other_passes):
+    passes = {
+        f"local_steps={method.local_steps}": method.local_steps > 1,
+        "swaps": method.swaps,
+        "safeguard": method.safeguard,
+    }
+    given = " and ".join(name for name, is_on in passes.items() if is_on)
+    if given and method.coupling == "auto":
         raise ExperimentError(
-            "shares=true requires coupling=bayes, links, strong or a number, and cannot be combined with local_steps, "
-            "swaps or safeguard. Use coupling=bayes, or remove shares."
+            f"coupling=auto cannot be combined with {given}: it may choose shares, which require one exact pass per "
+            f"turn. Use coupling=bayes or links, or remove {given}."
         )
-    _check_passes(method)
-    for name, label in (("k", "clusters"), ("local_steps", "local_steps")):
-        check_integer(getattr(method, name), 1, label)
-    _check_numbers(method)
+    if given and method.shares:
+        raise ExperimentError(
+            f"shares=true cannot be combined with {given}: shares require one exact pass per turn. Remove shares or "
+            f"{given}."
+        )
 
 
 def _check_passes(method: GTVMin) -> None:

@@ -73,6 +73,9 @@ def test_a_folder_has_the_ranking_and_continues(folder):
     assert isinstance(ranking, PersonalSummary)
     assert (folder / "ranking.txt").read_text() == ranking.text() + "\n"
     assert (folder / "ranking.csv").read_text() == ranking.to_csv()
+    frame = ranking.to_frame()
+    assert ",".join(frame.columns) == ranking.to_csv().partition("\n")[0]
+    assert frame["entry"].tolist() == [entry.entry for entry in ranking.entries]
     again = here("resume", folder, "-q")
     assert again.code == 0 and ranking.text() in again.out
     # A device alone discloses nothing and is ranked; central k-means collects all points.

@@ -206,10 +206,13 @@ def test_an_estimator_predicts_for_a_device_by_the_same_rule():
     assert model.score(rows, devices=devices) == pytest.approx(-distances)
 
 
-@pytest.mark.parametrize("options", [
-    {}, {"alpha": 3.0}, {"coupling": "bayes", "swaps": True},
-    {"coupling": "links", "local_steps": 2}, {"coupling": "bayes", "schedule": "jacobi", "safeguard": True},
+@pytest.mark.parametrize(("options", "refusal"), [
+    ({}, "requires coupling=bayes"),
+    ({"alpha": 3.0}, "requires coupling=bayes"),
+    ({"coupling": "bayes", "swaps": True}, "cannot be combined with swaps"),
+    ({"coupling": "links", "local_steps": 2}, "cannot be combined with local_steps=2"),
+    ({"coupling": "bayes", "schedule": "jacobi", "safeguard": True}, "cannot be combined with safeguard"),
 ])  # fmt: skip
-def test_shares_need_the_noise_and_the_plain_update(options):
-    with pytest.raises(ExperimentError, match="shares=true requires coupling=bayes"):
+def test_shares_need_the_noise_and_the_plain_update(options, refusal):
+    with pytest.raises(ExperimentError, match=f"shares=true {refusal}[:, ]"):
         GTVMin(K, shares=True, **options)

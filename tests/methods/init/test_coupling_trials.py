@@ -342,7 +342,7 @@ REFUSED = [  # parameters of the method, options of the run, and a part of the e
     ({"schedule": "async"}, {"link_model": "wan"}, "compared by messages that arrive at once"),
     ({}, {"byzantine": 1}, "compared by messages that arrive unchanged"),
     ({}, {"start": np.repeat(CENTERS[None], 7, axis=0)}, "all must have agreed on the start by messages"),
-    ({}, {"quantize": "rice"}, "with coupling=auto may choose shares"),
+    ({}, {"quantize": "rice"}, "gtvmin with coupling=auto: the method may choose shares"),
 ]
 
 

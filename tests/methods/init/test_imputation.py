@@ -41,7 +41,8 @@ def run(points, *, missing="mean", weights=None, graph=None, **options):
 
 
 @pytest.mark.parametrize(
-    ("options", "weighted"), thin(product([{}, {"scale": "standard"}, {"k_max": 5}], [False, True]), 3)
+    ("options", "weighted"),
+    thin(product([{}, {"scale": "standard"}, {"clusters": "auto", "k_max": 5}], [False, True]), 3),
 )
 def test_it_is_the_run_on_points_with_the_means_filled_in(weighted, options):
     points, weights = spoil(), np.random.default_rng(1).uniform(0.5, 2.0, 120) if weighted else None

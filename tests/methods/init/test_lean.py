@@ -351,7 +351,9 @@ def test_the_number_of_clusters_is_chosen_from_encoded_rows():
     shards, graph = mix(10, 6, 2, points=60), topologies.ring(10)
     chosen, spent = [], []
     for init in ("rows", "rows:lean=true"):
-        result = p2pkm.simulate(p2pkm.TreeLloyd(2, init=init), graph, shards, rounds=1, seed=1, k_max=10)
+        result = p2pkm.simulate(
+            p2pkm.TreeLloyd(2, init=init), graph, shards, rounds=1, seed=1, clusters="auto", k_max=10
+        )
         record = [one for one in result.rounds if one["stage"] == "number-of-clusters"][-1]
         chosen.append(result.summary["k_chosen"])
         spent.append((record["bytes"], record["wire_bytes"]))

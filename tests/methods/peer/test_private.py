@@ -605,7 +605,7 @@ REFUSED = (
     ({"epsilon": 1.0, "radius": 9.0}, {"min_cluster_size": 3}, "which protect single points already"),
     ({"epsilon": 1.0, "radius": 9.0}, {"quantize": "rice"}, "sends integers already"),
     ({"epsilon": 1.0, "radius": 9.0}, {"noise": 0.1}, "does not send rows of centroids"),
-    ({"epsilon": 1.0, "radius": 9.0}, {"k_max": 5}, "must not compute anything from them before"),
+    ({"epsilon": 1.0, "radius": 9.0}, {"clusters": "auto", "k_max": 5}, "must not compute anything from them before"),
     ({"epsilon": 1.0, "radius": 9.0}, {"start": np.zeros((9, 4, 2))}, "start cannot be combined with private"),
     ({"epsilon": 1.0, "radius": 9.0, "delta": 1 / 240}, {}, "less than 1 / 240"),
     ({"epsilon": 1.0, "radius": 9.0, "delta": 1 / 9, "relation": "device"}, {}, "with 9 devices; expected .* 1 / 9"),
