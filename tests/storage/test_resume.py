@@ -307,7 +307,8 @@ def test_a_finished_run_shows_its_summary_again(tmp_path, monkeypatch):
     ending = here("resume", whole, "--format", "json")
     assert ending.summary == json.loads((whole / "summary.json").read_text())
     assert before == {path.name: path.read_bytes() for path in whole.iterdir()}
-    assert ending.err.strip() == f"p2pkm: {whole} was already finished: nothing was computed"
+    notes = [f"p2pkm: {note}" for note in p2pkm.load(whole).notes]
+    assert ending.err.splitlines() == [f"p2pkm: {whole} was already finished: nothing was computed", *notes]
     assert "nothing was computed" not in here("resume", whole, "-q").err
 
 
