@@ -67,7 +67,7 @@ def make_tables() -> dict[str, str]:
             f"{row['encoded/raw bytes']} |"
         )
     own = [
-        "| method | trust | test cost, 95 % interval | ARI over all devices | bytes / raw bytes |",
+        "| method | trust | relative test cost, 95 % interval | ARI over all devices | bytes / raw bytes |",
         "|---|---|---|---|---|",
     ]
     for entry, name in OWN.items():

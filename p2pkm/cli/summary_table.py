@@ -106,7 +106,7 @@ def next_steps(summary: dict[str, Any]) -> str:
 {fill("Summary: " + " ".join(describe_run(summary)), 118)}
 
 What to try next
-  python -m p2pkm --coupling links                 a clustering for each device: compare the test cost
+  python -m p2pkm --coupling links                 a clustering for each device: compare the relative test cost
   python -m p2pkm --graph star                     another graph; p2pkm help graph lists all
   python -m p2pkm --init local                     initial centroids from local points: a poor local minimum
   python -m p2pkm --data mine.csv -k 5             points from a file
@@ -198,7 +198,7 @@ class Progress:
         self._shown = now
         ratio = "-" if record["ratio_mean"] is None else format_ratio(record["ratio_mean"])
         tests = record.get("test_ratio_common")
-        ratio += "" if tests is None else f", test cost {tests:.4f}"
+        ratio += "" if tests is None else f", relative test cost {tests:.4f}"
         # --rounds limits the method, not the initialization.
         limit = f" (of at most {self._rounds})" if record["stage"] == self._method else ""
         state = f"ratio {ratio}, {record['converged']} converged, {record['bytes']:,} plain bytes"

@@ -44,7 +44,7 @@ class ProgressLine:
     def _describe(self, record: dict[str, Any]) -> str:
         ratio = "" if record["ratio_mean"] is None else f", cost ratio {record['ratio_mean']:.4f}"
         tests = record.get("test_ratio_common")
-        ratio += "" if tests is None else f", test cost {tests:.4f}"
+        ratio += "" if tests is None else f", relative test cost {tests:.4f}"
         if record["stage"] != self._method:
             return f"{record['stage']}, round {record['round']}{ratio}"
         bar = draw_bar(record["round"], self._rounds)

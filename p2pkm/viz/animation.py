@@ -291,5 +291,5 @@ def _show(animation: AnimationFigure, result: "Result", frames: "Frames", number
     if record["ratio_mean"] is not None:
         parts.append(f"cost {100 * (record['ratio_mean'] - 1):.3g} % above central k-means")
     if record.get("test_ratio_common") is not None:
-        parts.append(f"test cost {record['test_ratio_common']:.4f}")
+        parts.append(f"relative test cost {record['test_ratio_common']:.4f}")
     animation.title.set_text(", ".join(parts))

@@ -231,7 +231,7 @@ def test_every_method_answers_both_questions(name):
     rows = {label: meaning for label, _, meaning in list_summary_rows({**summary, "out": None}, [])}
     for label in ("cost ratio", "ARI"):
         assert rows[label].startswith("one clustering for all: ")
-    for label in ("test cost", "test ARI"):
+    for label in ("relative test cost", "test ARI"):
         assert rows[label].startswith("a clustering for each device: ")
     if name == "local":
         assert "none over all, because the method clusters the points of each device alone" in rows["test ARI"]

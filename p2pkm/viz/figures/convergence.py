@@ -133,7 +133,7 @@ def _choose_panels(rounds: Sequence[dict[str, Any]], summary: Mapping[str, Any])
         excess[:] = np.nan
     worse = _find_worse(rounds) if is_quality else None
     panels = [
-        Panel("Cost of the test points of each device (a common clustering = 1)", "test cost", PURPLE, tests),
+        Panel("Cost of the test points of each device (a common clustering = 1)", "relative test cost", PURPLE, tests),
         Panel("Cost above central k-means (mean over devices)", "excess cost (%)", BLUE, excess, worse),
         _panel("objective", RED, objective),
         _panel("ari_clients", GREEN, ari) if np.isfinite(ari).any() else _panel("gtv", GREEN, gtv),
