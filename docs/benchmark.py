@@ -84,7 +84,7 @@ def tabulate_advice(ranking):
     lines += [f"| all tasks | {parts['No server'][0]} | {parts['With a server'][0]} |"]
     for title in ("Skewed devices", "Devices with equal distributions"):
         lines.append(f"| {title.lower()} | {' | '.join(parts[title])} |")
-    for title in ("Fewer bytes than the points", "Raw points may leave their device"):
+    for title in ("Fewer bytes than the points", "Methods that send raw points"):
         lines.append(f"| {title.lower()}, with or without a server | – | {parts[title][0]} |")
     return [*lines, f"| differential privacy | {parts['Differential privacy'][0]} | – |"]
 

@@ -138,7 +138,7 @@ def _describe_published(text: str) -> str:
     command, _, values = selected.partition(" selects: ")
     is_same = values == "the same as the defaults"
     if source == OPEN:
-        return "The paper specifies no defaults."
+        return "The references specify no defaults."
     if is_same:
         return f"The defaults are the published ones ({source})."
     return f"`{command}` selects {values}, as published ({source})."

@@ -35,7 +35,7 @@ _DATA = {
 _RAW = "raw points leave"
 _TRUSTS = {
     "no server": "No server", "server": "With a server", "private": "Differential privacy",
-    _RAW: "Raw points may leave their device",
+    _RAW: "Methods that send raw points",
 }  # fmt: skip
 
 

@@ -181,7 +181,7 @@ class PersonalSummary:
         rules = (
             "Geometric mean of the test cost over that of central k-means on all training points; a run without a "
             "result counts as 2. Intervals: bootstrap over tasks and their seeds. ARI: mean over blocks, where classes "
-            "are known. References collect points, and have no place."
+            "are known. References collect points, and are not ranked."
         )
         if self.units < SEEDS:
             return f"{rules} No verdicts: a test requires at least {SEEDS} tasks with separate data, or {SEEDS} seeds."

@@ -444,14 +444,14 @@ METRICS: tuple[Metric, ...] = (
     Metric("gtv", "disagreement", "total variation between neighbors (0 = consensus)", "squared distance",
            better="lower", title="GTV", tables=_CLOSING | ShownIn.STUDY | ShownIn.PATH, **_QUALITY),
     Metric("consensus_distance", "distance to consensus",
-           "root mean square distance of each centroid to the nearest one of the best device; unlike xi_2 it ignores "
+           "root mean square distance of each centroid to the nearest one of the best device; unlike the variation it ignores "
            "repeated and absent centroids", better="lower", tables=_NONE),
     Metric("central_deviation", "deviation from central",
-           "xi_1: mean squared distance of centroids to those of central k-means, matched one to one",
+           "mean squared distance of centroids to those of central k-means, matched one to one (column xi_1)",
            "squared distance", per_device=True, needs=_CENTRAL, better="lower", title="xi_1", tables=_MEANS,
            compute=distance_to_central),
     Metric("consensus_variation", "consensus variation",
-           "xi_2: mean squared distance of centroids to those of neighbors, matched one to one", "squared distance",
+           "mean squared distance of centroids to those of neighbors, matched one to one (column xi_2)", "squared distance",
            per_device=True, better="lower", title="xi_2", tables=_MEANS, compute=distance_to_neighbors),
     Metric("centroid_sets", "distinct models", "number of different centroid sets", unit="models",
            tables=_CLOSING | ShownIn.PATH, row=rows.format_models, **_QUALITY),

@@ -272,7 +272,7 @@ def _explain_gossip(result: dict[str, Any]) -> list[str]:
         f"eps at least {audited['epsilon_found']:.2f};",
         f"this number of guesses can never show more than {audited['ceiling']:.2f}",
         "solved: share of the devices at this distance whose values the receiver computes exactly;",
-        "these numbers hold for one average and do not add up over steps",
+        "these numbers hold for one average and do not add up over several averages",
     ]  # fmt: skip
 
 

@@ -61,10 +61,9 @@ class GossipMatching(MethodBase):
     Notes
     -----
     **Update.** Device i has centroids w_c with confidences c_c. S_c and N_c are the sum and the number of its local
-    points nearest to w_c. First a Lloyd step, in which local points have weight `share` and the centroid has weight 1 -
-    share::
+    points nearest to w_c. First a Lloyd step::
 
-        w_c <- (S_c + c_c w_c) / (N_c + c_c);  c_c <- (c_c + N_c) / 2    (for share = 1/2)
+        w_c <- (share S_c + (1 - share) c_c w_c) / (share N_c + (1 - share) c_c);  c_c <- share N_c + (1 - share) c_c
 
     Then the pairs of a random maximal matching, computed from graph and seed, exchange their rows. Both ends i and j
     pair their centroids so that the sum of squared distances is smallest (Hungarian method [2]_), and set for each

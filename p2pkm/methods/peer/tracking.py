@@ -27,8 +27,8 @@ class TrackingLloyd(CountedLloyd):
     k : int
         Number of clusters.
     gossips : int, optional
-        Gossip turns T per Lloyd step. Default: 3 to 100, as many as spread the sums of any one device over the
-        graph with deviations of at most 100 % of their mean.
+        Gossip turns T per Lloyd step. Default: 3 to 100, so many that averaging brings a value of one
+        device within 100 % of its mean at every device.
     init : Init or str, default="global:candidates=1"
         Should give all devices the same centroids; `local` does not.
     tol : float, default=1e-5
@@ -65,7 +65,7 @@ class TrackingLloyd(CountedLloyd):
     **Link weights.** They define P as in `ConsensusLloyd`; only their ratios matter.
 
     **Convergence.** sum_i z_ic = sum_i r_ic after every turn. Once no label changes, z tends to the mean over all
-    devices of a connected graph [1]_. The method is not stable on every graph, for example on a star of ten devices.
+    devices of a connected graph [1]_. With ``gossips=1`` the method is not stable on every graph, for example on a star of ten devices.
 
     **Privacy.** No guarantee. The first message contains the local sums and counts. A device that receives the messages
     of device i and of all its neighbors can compute how the sums of device i change.
