@@ -27,7 +27,7 @@ with pyarrow also study.parquet), traces.jsonl, figures and the study file.
 
 @click.command(
     "sweep",
-    short_help="Run a study from a TOML file (study run and sweep are the same).",
+    short_help="Run a study from a TOML file (study run = sweep).",
     help=_HELP,
     epilog="p2pkm study status FOLDER shows what has ended, runs or failed; p2pkm study extend FOLDER adds seeds and "
     "values. Exit codes: 0 done, 2 wrong command line or study file, 3 wrong data or graph, 4 a run failed (its row "

@@ -274,7 +274,7 @@ def dominant(
 
 
 def mufc(clusters: ArrayLike, n: int, *, local: int | None = None, minimum: int = 0, seed: int = 0) -> Ints:
-    """Partition of the study of MUFC, also used by that of FKmeansCB: each device receives points of a few clusters of the pooled data.
+    """Partition of the studies of MUFC and FKmeansCB: each device receives points of a few clusters of the pooled data.
 
     A device of floor(m / n) points draws min(local, open) of the clusters that have rows left. From each it takes, in
     stored order, a random number of rows between floor(size / local) - 1 and size - 1, or the rows that are left. The
