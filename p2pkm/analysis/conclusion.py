@@ -32,7 +32,7 @@ _SCALES = {"ratio": "log ratios", "difference": "differences"}
 # Names of the metrics that rank configurations in sentences, and of their effects.
 _LABELS = {COMMON: "cost relative to central k-means", PERSONAL: "test cost relative to a common clustering"}
 _EFFECTS = {COMMON: "cost", PERSONAL: "test cost"}
-# Differences below this percentage, such as 1.62e-08 %, are rounding errors and shown as a bound.
+# Differences below this percentage, such as 1.62e-08 %, are rounding errors and shown with three decimals.
 _LEAST_PERCENT = 0.001
 
 
@@ -193,10 +193,10 @@ def format_interval(gap: PairedTest, figure: str) -> str:
 
 
 def format_percent(share: float) -> str:
-    """Format a relative difference in percent with its sign, three significant digits; tiny ones as a bound."""
+    """Format a relative difference in percent with its sign, three significant digits; tiny ones as +0.000 %."""
     percent = float(f"{100.0 * share:.3g}")
     if 0.0 < abs(percent) < _LEAST_PERCENT:
-        return f">-{_LEAST_PERCENT:g} %" if percent < 0 else f"<+{_LEAST_PERCENT:g} %"
+        return f"{percent:+.3f} %"
     return f"{percent:+,.0f} %" if abs(percent) >= 1000.0 else f"{percent:+.3g} %"
 
 

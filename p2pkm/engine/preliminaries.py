@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Runs a stage, and returns rank and context with what the devices learned from it.
 Absorb = Callable[[Rank, RunContext, Stage, Checkpointer], tuple[Rank, RunContext]]
-_DOCS = "docs/howto/choose-k.md"
+_HELP = "see p2pkm help clusters"
 
 
 def list_preliminaries(run: Run, setting: InitContext) -> list[tuple[Stage, Absorb]]:
@@ -182,18 +182,19 @@ def explain(choice: Choice | None, *, scaled: bool) -> list[str]:
             return ["no clear clusters: k is 1; too few distinct points to compare numbers of clusters"]
         return [
             f"no clear clusters: k is 1; the {ch} clusters that Calinski-Harabasz prefers are not further apart than "
-            f"parts of one cluster ({_DOCS}). To use them nevertheless, set -k {ch}"
+            f"parts of one cluster ({_HELP}). To use them nevertheless, set -k {ch}"
         ]
     if choice["verdict"] == "unclear":
         return [
             f"the number of clusters is unclear: k is {k}; Calinski-Harabasz prefers {ch}, BIC {bic}, the silhouette "
-            f"{silhouette} ({_DOCS}). Compare runs with other values of -k"
+            f"{silhouette} ({_HELP}). Compare runs with other values of -k"
         ]
     if k == ch:
         return []
     return [
-        f"k is {k}; Calinski-Harabasz prefers {ch}, because clusters are elongated or of different size. k-means with "
-        f"{k} clusters may divide them in other places{'' if scaled else '; --scale standard may help'} ({_DOCS})"
+        f"k is {k}; Calinski-Harabasz prefers {ch}, because clusters are elongated or of different size. k-means may "
+        f"cut a long or large cluster and merge others{'' if scaled else '; --scale standard may help'}. Compare with "
+        f"a run with -k {ch}"
     ]
 
 

@@ -258,7 +258,12 @@ class RunOptions:
         "Number of clusters, or auto.  [default: classes of the data, else 8]",
         section=_EXPERIMENT,
         is_basic=True,
-        details="auto: the devices choose k from 1 to --k-max, by messages.",
+        details="auto: the devices choose k from 1 to --k-max, by messages: the k of the largest Calinski-Harabasz "
+        "index (distances between clusters relative to those within), another one if a mixture of normal distributions "
+        "explains clusters that are elongated or of different size better, or 1 if no clusters are separated more than "
+        "in uniform data. Unclear: no gaps between clusters, too few points, or a k that changes with the penalty of "
+        "the mixture. With few points per device, messages contain single points; --min-cluster-size 3 suppresses "
+        "them.",
         metavar="K",
         flags=("-k", "--clusters"),
         least=1,

@@ -387,7 +387,7 @@ def test_figures_that_have_no_log_are_told_as_differences():
     assert "Paired t-test on differences of 5 common seeds for 1 pair of configurations, level 0.05." in text
     text = conclude(groups("bytes", a=(9000, 9100, 9050, 9000, 9080), b=(0, 0, 0, 0, 0)), "bytes")
     assert "a (kB plain +9.0, interval +9.0 to +9.1)" in text
-    shares = {0.0: "+0 %", 4.2e-8: "<+0.001 %", -4.2e-8: ">-0.001 %", 1e-5: "+0.001 %", -0.00123: "-0.123 %",
+    shares = {0.0: "+0 %", 4.2e-8: "+0.000 %", -4.2e-8: "-0.000 %", 1e-5: "+0.001 %", -0.00123: "-0.123 %",
               2.7131: "+271 %", 9.9951: "+1,000 %", 98765.4: "+9,880,000 %"}  # fmt: skip
     assert [format_percent(value) for value in shares] == list(shares.values())
 

@@ -138,6 +138,19 @@ def test_features_of_one_scale_need_no_other():
     assert p2pkm.describe_table(frame | {"b": 300 * rng.normal(size=30)}).command.endswith("--scale standard -k auto")
 
 
+def test_a_command_that_sends_single_points_of_small_devices_is_said_to_do_so():
+    def note(sizes, **columns):
+        frame = {"hospital": np.repeat(["Bonn", "Essen"], sizes).tolist()} | columns
+        return [text for text in p2pkm.describe_table(frame).notes if text.startswith("-k auto sends")]
+
+    x = np.random.default_rng(0).normal(size=2_000).tolist()
+    (said,) = note((1_000, 999), x=x[:1_999])
+    assert "single points" in said and said.endswith("consider adding --min-cluster-size 3")
+    assert not note((1_000, 1_000), x=x)
+    assert not note((2, 2), fixed=[7] * 4)  # no command
+    assert not [text for text in p2pkm.describe_table({"x": x[:30]}).notes if "-k auto" in text]  # no devices
+
+
 def test_the_options_of_a_frame_read_it():
     frame = {"device": ["a", "b", "b"], "bmi": ["22,1", "27,9", ""], "n": ["1.200", "3.400", "900"]}
     table = p2pkm.read_table(frame, **p2pkm.describe_table(frame).options)

@@ -74,7 +74,7 @@ def test_parameters_out_of_range(options, words):
         ({"byzantine": "1:kind=flip"}, "nothing that a Byzantine device could replace"),
         ({"noise": 0.1}, "does not send rows of centroids"),
         ({"scale": "minmax"}, "learns itself"),
-        ({"k_max": 5}, "learns itself"),
+        ({"clusters": "auto", "k_max": 5}, "learns itself"),
         ({"start": np.zeros((4, 3, 64))}, "start cannot be combined with deep(feca|gossip)"),
         ({"stream": "arrive"}, "deepfeca|deepgossip|stream"),
     ],

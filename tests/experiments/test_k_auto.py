@@ -70,6 +70,7 @@ def test_an_unclear_number_is_noted_with_what_the_indices_prefer():
     summary = result.summary
     assert summary["k_verdict"] == "unclear" and summary["clusters"] == summary["k_chosen"] > 4
     note = next(note for note in result.notes if "number of clusters is unclear" in note)
+    assert "p2pkm help clusters" in note and "Unclear: " in here("help", "clusters").out
     assert f"k is {summary['k_chosen']}" in note and f"BIC {summary['k_preferred']['bic']}" in note
 
 
@@ -79,7 +80,9 @@ def test_fewer_clusters_than_calinski_harabasz_prefers_are_noted():
     shards = p2pkm.Shards.deal(table.reshape(-1, 2), np.arange(480) % 6)
     result = p2pkm.simulate(p2pkm.TreeLloyd(1), topologies.ring(6), shards, clusters="auto", k_max=12, baselines=False)
     assert result.summary["k_chosen"] == 2 < result.summary["k_preferred"]["ch"]
-    assert [note for note in result.notes if "k is 2; Calinski" in note] and result.summary["k_verdict"] == "clear"
+    (note,) = [note for note in result.notes if "k is 2; Calinski" in note]
+    assert f"Compare with a run with -k {result.summary['k_preferred']['ch']}" in note and ".md" not in note
+    assert result.summary["k_verdict"] == "clear"
 
 
 def test_clear_clusters_need_no_note():

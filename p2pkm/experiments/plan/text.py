@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, TextIO
 
+from p2pkm.core.text_table import align_columns
 from p2pkm.core.units import count, format_bytes
 
 _ROUNDS = {0: "no round", 1: "one round", 2: "two rounds"}  # a pilot has at most two
@@ -50,10 +51,10 @@ def _memory(plan: dict[str, Any]) -> Iterator[str]:
 
 def _traffic(plan: dict[str, Any]) -> Iterator[str]:
     yield ""
-    yield f"messages  {'stage':<18}{'':<18}{'messages':>22}{'plain bytes':>28}"
+    rows = [("stage", "", "messages", "plain bytes", "")]
     for stage in plan["stages"]:
         if not stage["known"]:
-            yield f"          {stage['name']:<18}unknown before the run"
+            rows.append((stage["name"], "unknown before the run", "", "", ""))
             continue
         totals = ("total", f"{'' if stage['all_rounds'] else '<= '}{count(stage['rounds'], 'round')}")
         for part, label in (("opening", "initial exchange"), ("first", "round 1"), totals):
@@ -62,9 +63,11 @@ def _traffic(plan: dict[str, Any]) -> Iterator[str]:
             bound = "about" if stage["assumed"] else "at most"
             messages = messages if volume["exact_messages"] else f"{bound} {messages}"
             volumes = volumes if volume["exact_bytes"] else f"{bound} {volumes}"
-            wire = f"  about {volume['wire_bytes']:,} B encoded" if volume["encoded"] else ""
+            wire = f"about {volume['wire_bytes']:,} B encoded" if volume["encoded"] else ""
             name = stage["name"] if part == "opening" else ""
-            yield f"          {name:<18}{label:<18}{messages:>22}{volumes:>28}{wire}"
+            rows.append((name, label, messages, volumes, wire))
+    for i, line in enumerate(align_columns(rows, left=(0, 1, 4))):
+        yield ("          " if i else "messages  ") + line
     assumed = [stage["name"] for stage in plan["stages"] if stage["assumed"]]
     if plan["not_counted"]:
         yield f"  not counted: {plan['not_counted']}"

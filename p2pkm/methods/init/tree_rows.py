@@ -81,7 +81,8 @@ class TreeRows(TreeSummaries):
 
     **Privacy.** No guarantee. The devices on the path to the root receive the rows of a device. A row of one point is
     that point; mean and SSE of two points with one feature reveal both. With ``least=2`` rows of one point are merged
-    with the nearest row, so no point is sent unchanged. A `min_cluster_size` p merges all rows of fewer than p points.
+    with the nearest row, so no point is sent unchanged. With `lean` rows of one point are rounded to a grid, and not
+    counted as disclosed. A `min_cluster_size` p merges all rows of fewer than p points.
 
     References
     ----------

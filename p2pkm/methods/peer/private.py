@@ -310,7 +310,7 @@ class Private(MethodBase):
         if self.curious >= topology.n:
             raise ExperimentError(
                 f"private:curious is {self.curious} of {topology.n} devices; expected less than the number of "
-                "devices. Use a smaller curious, or trust=none."
+                f"devices. Use {'a smaller curious' if topology.n > 1 else 'more devices'}, or trust=none."
             )
         from topologies import CSRGraph, GraphError, measures
 
@@ -323,8 +323,8 @@ class Private(MethodBase):
             separators = f"device {names} disconnects" if len(cut) == 1 else f"devices {names} disconnect"
             raise ExperimentError(
                 f"private:curious is {self.curious}, which is not safe on this graph: {separators} it, and would "
-                "receive sums over parts of the other devices, with too little noise. Use a graph with more links, a "
-                "smaller curious, or trust=none."
+                "receive sums over parts of the other devices, with too little noise. Use a graph with more links, "
+                f"{'a smaller curious, ' if self.curious > 1 else ''}or trust=none."
             )
 
     def plan(self, n: int, d: int) -> Plan:

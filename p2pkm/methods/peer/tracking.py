@@ -65,7 +65,8 @@ class TrackingLloyd(CountedLloyd):
     **Link weights.** They define P as in `ConsensusLloyd`; only their ratios matter.
 
     **Convergence.** sum_i z_ic = sum_i r_ic after every turn. Once no label changes, z tends to the mean over all
-    devices of a connected graph [1]_. With ``gossips=1`` the method is not stable on every graph, for example on a star of ten devices.
+    devices of a connected graph [1]_. With `gossips=1` the method is not stable on every graph, for example on a star
+    of ten devices.
 
     **Privacy.** No guarantee. The first message contains the local sums and counts. A device that receives the messages
     of device i and of all its neighbors can compute how the sums of device i change.

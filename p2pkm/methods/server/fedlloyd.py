@@ -46,7 +46,7 @@ class FedLloyd(TreeLloyd):
     same number of rounds.
 
     **Privacy.** No guarantee. The server receives local sums and counts of each client, then their changes, as the
-    parent of a leaf in `TreeLloyd`.
+    parent of a leaf in `TreeLloyd`. The default `init` sends rounded points as there.
 
     References
     ----------

@@ -165,8 +165,8 @@ class MUFC(ServerMethodBase):
             raise ExperimentError(
                 f"estimated time of mufc is {hours}; expected at most {self.max_seconds:,g} seconds: it computes with "
                 f"numbers of {bits:,} bits ({points.d} features, {points.m:,} points) and up to "
-                f"{clients * self._seeds:,} bins ({clients:,} clients). Use fewer features or clients, a smaller "
-                "local_k, or a larger max_seconds."
+                f"{clients * self._seeds:,} bins ({clients:,} clients). Use fewer features or clients, "
+                f"{'a smaller local_k, ' if self._seeds > 1 else ''}or a larger max_seconds."
             )
 
     def expected_messages(self, known: Known) -> Reports:

@@ -168,8 +168,8 @@ class TreeLloyd(MethodBase):
 
     **Privacy.** No guarantee. The parent of a leaf receives its local sums and counts, then their changes: if a single
     point changes its cluster, the parent receives this point, rounded to g steps. Other devices receive sums of devices
-    below them, and the centroids of all groups. Where a device has few points, the initialization sends single points,
-    rounded to a grid; they do not count as disclosed.
+    below them, and the centroids of all groups. The default `init` sends rows of up to 2 k local clusters per device; a
+    row of one point is this point, rounded to a grid, which is not counted as disclosed.
 
     **Faults.** When a device leaves, the others elect a root and build a new tree, which costs two rounds. A Lloyd step
     needs a round in which no device leaves or returns.

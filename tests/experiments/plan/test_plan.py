@@ -274,6 +274,12 @@ def test_text_names_every_stage_and_every_number_of_ranks(roomy):
     assert "at most" not in ending.out.split("gtvmin  ")[1].split("seconds")[0]
 
 
+def test_columns_of_the_messages_are_apart_whatever_their_width(roomy):
+    lines = here("plan", "--devices", "12", "--rounds", "123456789012", "--all-rounds").out.splitlines()
+    assert any("interim bayes without shares  initial exchange" in line for line in lines)
+    assert any("  123,456,789,012 rounds  2,962,962,936,312  189,629,627,923,968 B" in line for line in lines)
+
+
 def test_one_of_something_is_not_in_the_plural(roomy):
     ending = here("plan", "--devices", 1, "--data", "blobs:points=4,clusters=1,features=1", "--rounds", 1)
     assert "size      1 device, 0 links, 4 points with 1 feature, 1 round" in ending.out.splitlines()[1]

@@ -661,6 +661,20 @@ def test_weights_and_graphs_that_it_cannot_use_are_refused():
         p2pkm.simulate(method, nx.compose(nx.complete_graph(5), nx.complete_graph(range(4, 9))), shards)
 
 
+def test_advice_about_curious_can_be_followed():
+    def refuse(curious, devices):
+        with pytest.raises(p2pkm.ExperimentError) as caught:
+            p2pkm.simulate(
+                Private(4, epsilon=1.0, radius=9.0, curious=curious), nx.star_graph(devices - 1), deal(devices)
+            )
+        return str(caught.value)
+
+    assert "more links, a smaller curious, or trust=none" in refuse(2, 9)
+    assert "more links, or trust=none" in refuse(1, 9)
+    assert "a smaller curious, or trust=none" in refuse(9, 9)
+    assert "curious is 1 of 1 devices" in refuse(1, 1) and "more devices, or trust=none" in refuse(1, 1)
+
+
 @pytest.mark.parametrize("option", ["--init", "--scale", "--faults", "--byzantine", "--min-cluster-size"])
 def test_options_of_the_command_line_that_it_cannot_use_are_refused(option):
     value = {"--init": "leader", "--scale": "standard", "--faults": "loss=.1", "--byzantine": "1"}.get(option, "2")

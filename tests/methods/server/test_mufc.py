@@ -242,6 +242,10 @@ def test_arithmetic_that_would_take_hours_is_refused_by_the_run_and_by_the_plan(
     method, run = MUFC(4), RunOutline(Topology.star(clients))
     with pytest.raises(ExperimentError):
         method.check(run, PointCount(clients + 1, 400, 1500))
+    for local_k, says in ((2, True), (1, False)):  # a number of seeds of 1 cannot be reduced
+        with pytest.raises(ExperimentError) as caught:
+            MUFC(4, local_k=local_k, max_seconds=1e-9).check(run, PointCount(clients + 1, 400, 1500))
+        assert ("a smaller local_k" in str(caught.value)) == says
     MUFC(4, max_seconds=1e9).check(run, PointCount(clients + 1, 400, 1500))
     method.check(run, PointCount(clients + 1, 3200, 2))
     data = ["--algorithm", "mufc", "--devices", str(clients), "--data", "blobs:features=1500"]
