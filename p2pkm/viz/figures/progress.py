@@ -86,7 +86,7 @@ def plot_progress(result: "Run", ax: "Axes | None" = None, *, against: str = "vi
                 label=spans[number].name if number < len(spans) else "")  # fmt: skip
     summary = result.summary
     link_model = f" over {summary['link_model']}" if against == "virtual_seconds" and summary.get("link_model") else ""
-    y = "cost above central k-means (%)" if percent else find("test_ratio_common").axis
+    y = "cost above central k-means (%)" if percent else f"{find('test_ratio_common').axis} (common clustering = 1)"
     label_axes(ax, f"Quality of {name_run(summary)}{link_model}", find(against).axis, y)
     low, high = float(cost[known].min()), float(cost[known].max())
     if percent and (is_wide(cost[known]) or low < 0):
