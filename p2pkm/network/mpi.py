@@ -188,7 +188,7 @@ class MPINetwork:
     def _rows(self, values: Any, counts: Integers | None, *, is_receiver: bool = True) -> tuple[Any, Any, Any, Any]:
         """Return contiguous rows, the number of rows of each rank, the MPI type of a row, and an array for all rows.
 
-        On a rank that does not receive them, there are no numbers and no array.
+        A rank that does not receive the rows gets None instead of the numbers and of the array.
         """
         values = np.ascontiguousarray(values)
         size = values.dtype.itemsize * int(np.prod(values.shape[1:]))
