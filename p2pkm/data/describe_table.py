@@ -33,7 +33,7 @@ _SITES = re.compile(
 _IDENTIFIER = re.compile(r"(^|[^a-z])(id|nr|no|mrn|uuid|key|patient|case|name)([^a-z]|$)", re.I)
 # Share of numbers from which other texts of a column may stand for missing values, and largest number of such texts.
 _NUMBERS, _PLACEHOLDERS = 0.7, 3
-# Use of a column that stands for its rows.
+# Use of a column that identifies rows: it is no feature, and copied to labels.csv.
 _ID = "ID, copied"
 # Ratio of the standard deviations of two features from which a common scale is suggested.
 _SPREAD = 10.0
