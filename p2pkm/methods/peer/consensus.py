@@ -24,8 +24,8 @@ class ConsensusLloyd(LloydByAverages):
     k : int
         Number of clusters.
     gossips : int, optional
-        Gossip turns T per Lloyd step. Default: 10 to 100, so many that averaging brings a value of one
-        device within 10 % of its mean at every device.
+        Gossip turns T per Lloyd step. Default: the smallest number from 10 to 100 after which a value of one device,
+        averaged with zeros of all others, differs from its mean by at most 10 % at every device.
     init : Init or str, default="global:candidates=1"
         Should give all devices the same centroids; `local` does not.
     tol : float, default=1e-5
