@@ -6,6 +6,7 @@ import threading
 import weakref
 from itertools import pairwise
 from types import ModuleType, SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ import p2pkm.experiments.deal
 from p2pkm.cli.main import main
 from p2pkm.core import sorting
 from p2pkm.core.errors import ExperimentError, NetworkError
-from p2pkm.core.messages import DenseMessages, expand_ranges
+from p2pkm.core.messages import DenseMessages, RaggedArray, expand_ranges
 from p2pkm.data.shards import Shards
 from p2pkm.engine import run_job
 from p2pkm.experiments import simulate
@@ -24,6 +25,7 @@ from p2pkm.methods.peer import gtvmin
 from p2pkm.methods.peer.gtvmin import GTVMin
 from p2pkm.methods.peer.private import Private
 from p2pkm.metrics import cost_ratio, medians, monitor, summary
+from p2pkm.metrics.gathering import Gathering
 from p2pkm.network import graph, mpi, mpi_abort, transport_state, world
 from p2pkm.network.graph import Topology
 from p2pkm.network.halo import place
@@ -89,6 +91,33 @@ def test_rows_are_found_and_gathered_where_only_rank_0_has_the_sizes_of_all(play
             assert gathered is None
         else:
             assert_array_equal(gathered, rows)
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_what_devices_derived_for_their_points_is_gathered_on_every_rank_that_receives_it(play, everywhere):
+    class Derived(NamedTuple):
+        features: RaggedArray
+
+    class State(NamedTuple):
+        derived: Derived
+
+    sizes, rows = np.array([3, 0, 2, 1, 4]), np.arange(10.0)[:, None]
+    division = RankPartition.by_owner("drawn", np.array([2, 0, 1, 0, 2]), 3)
+
+    def work():
+        world = mpi.MPIWorld()
+        network = world.network(place(ring(5), world.rank, 3, division))
+        own = sizes[network.placement.ids]
+        values = rows[expand_ranges(network.find_first_rows(own), own)]
+        state = State(Derived(RaggedArray(values, own)))
+        gathering = Gathering(network, world, everywhere=everywhere)
+        return summary._collect_derived(SimpleNamespace(sizes=own), gathering, state)["features"]
+
+    for rank, found in enumerate(play(3, work)):
+        if everywhere or rank == 0:
+            assert_array_equal(found, rows)
+        else:
+            assert found is None
 
 
 @pytest.fixture
